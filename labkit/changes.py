@@ -1,0 +1,147 @@
+"""How a task is changed: one transaction, one conditional UPDATE, one line of history; or nothing at all."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from labkit.database import Database
+from labkit.guards import refusal, update_sql
+from labkit.records import Announcement, Json, Lease, Task, checked_name, to_json
+from labkit.seams import Boundary, Clock, Point
+from labkit.states import Event, State, edges_of
+
+
+@dataclass(frozen=True)
+class Assumptions:
+    """What the lab takes for granted about the world; each rule that rests on one names it.
+
+    Args:
+        longest_delivery_seconds: from sending a request to its being applied, at the most.
+        longest_pause_seconds: how long a worker can sleep between recording an intent and sending it, at the most.
+    """
+
+    longest_delivery_seconds: float = 60.0
+    longest_pause_seconds: float = 60.0
+
+    @property
+    def longest_under_way_seconds(self) -> float:
+        """From recording an intent to the last moment at which its request can be applied."""
+        return self.longest_delivery_seconds + self.longest_pause_seconds
+
+
+@dataclass
+class Change:
+    """One change in the making: the open transaction and what the conditional UPDATE returned."""
+
+    db: sqlite3.Connection
+    params: dict[str, Any]
+    state: State
+    version: int
+    token: int
+    expires_at: float | None
+    owner: str | None
+    subject: str
+    learned: str = ""
+    detail: Json = field(default_factory=dict)
+
+    def run(self, sql: str) -> list[Any]:
+        """Execute one more statement of the same transaction, with the change's parameters."""
+        return self.db.execute(sql, self.params).fetchall()
+
+    def announce(self, announcement: Announcement | None) -> None:
+        """Put a message into the outbox, in the transaction of the change that it announces."""
+        if announcement is not None:
+            checked_name("topic", announcement.topic)
+            message = {"topic": announcement.topic, "payload": to_json(announcement.payload)}
+            self.db.execute(
+                "INSERT INTO outbox (message_id, task_id, topic, payload, created_at) "
+                f"VALUES (:id || '@{self.version}', :id, :topic, :payload, :now)",
+                self.params | message,
+            )
+
+    def lease(self, worker: str) -> Lease:
+        """Return the lease as it is after this change."""
+        assert self.expires_at is not None, "a held task has a lease"
+        return Lease(self.params["id"], worker, self.token, self.version, self.state, self.expires_at)
+
+
+class Changes:
+    """The one way to change a task; `TaskStore` builds every event on `_change`."""
+
+    def __init__(self, db: Database, clock: Clock, boundary: Boundary, assumptions: Assumptions) -> None:
+        self._db, self.clock, self._boundary, self.assumptions = db, clock, boundary, assumptions
+
+    @contextmanager
+    def _change(
+        self, event: Event, held: Task | Lease | str, sets: str = "", first: str = "", **params: Any
+    ) -> Iterator[Change]:
+        """Change a task by one event, or raise `ChangeRefused` and leave every row as it was.
+
+        Args:
+            event: its edges are tried in the order of the table.
+            held: what the caller has read or holds, and so expects: version, and token where it is a lease.
+            sets: further assignments of the UPDATE.
+            first: a statement to run before it, such as what was learned of the last attempt.
+            params: values for the SQL.
+
+        The block adds to the same transaction. After the commit comes the boundary: a worker can die there.
+        """
+        params = self._params(held) | params
+        with self._db.write() as db:
+            if first:
+                db.execute(first, params)
+            change = self._update(db, event, params, sets)
+            yield change
+            self._record(change, event)
+        self._cross(event, change)
+
+    def _cross(self, event: Event, change: Change) -> None:
+        """Let the world in after a commit: a worker can die here."""
+        learned = change.learned or f"{change.state} v{change.version}, token {change.token}"
+        self._boundary(Point(event, change.subject, learned))
+
+    def _params(self, held: Task | Lease | str) -> dict[str, Any]:
+        now = self.clock.now()
+        params = {
+            "now": now,
+            "earliest": now,
+            "longest_delivery": self.assumptions.longest_delivery_seconds,
+            "longest_pause": self.assumptions.longest_pause_seconds,
+        }
+        if isinstance(held, Lease):
+            return params | {"id": held.task_id, "version": held.version, "token": held.token, "worker": held.worker}
+        if isinstance(held, Task):
+            return params | {"id": held.id, "version": held.version, "token": None}
+        return params | {"id": held}
+
+    def _update(self, db: sqlite3.Connection, event: Event, params: dict[str, Any], sets: str) -> Change:
+        for edge in edges_of(event):
+            changed = db.execute(update_sql(edge, sets), params).fetchall()
+            if changed:  # the row count is the verdict
+                ((version, token, expires_at, owner),) = changed
+                subject = params.get("operation_id") or params["id"]
+                params["source_state"] = edge.source
+                return Change(db, params, edge.target, version, token, expires_at, owner, subject)
+        raise refusal(db, event, params)
+
+    def _record(self, change: Change, event: Event) -> None:
+        detail = {"operation": change.subject} if change.subject != change.params["id"] else {}
+        change.db.execute(
+            "INSERT INTO events (task_id, at, event, source, target, version, token, worker, detail) "
+            "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (
+                change.params["id"],
+                change.params["now"],
+                event,
+                change.params["source_state"],
+                change.state,
+                change.version,
+                change.token,
+                change.params.get("worker") or change.owner,
+                to_json(detail | change.detail),
+            ),
+        )

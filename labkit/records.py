@@ -1,0 +1,273 @@
+"""Rows of the store as small frozen objects, and the one door from row to object."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, TypeVar
+
+from labkit.errors import InvalidInput
+from labkit.states import Direction, State
+
+Json = dict[str, Any]
+E = TypeVar("E", bound=StrEnum)
+
+
+class Outcome(StrEnum):
+    """What is known of one attempt. An attempt with none is one nobody knows the end of."""
+
+    APPLIED = "applied"
+    NOT_SENT = "not_sent"
+    REFUSED = "refused"
+    NOT_APPLIED = "not_applied"
+
+
+class Status(StrEnum):
+    """Where one operation stands."""
+
+    PENDING = "pending"
+    DONE = "done"
+    CANNOT_BE_UNDONE = "cannot_be_undone"
+
+
+@dataclass(frozen=True)
+class PlannedOperation:
+    """One logical external write, as planned.
+
+    Args:
+        name: short and unique within the task; the operation id becomes `<task id>/<name>`.
+        remote: the name of the system that is written to.
+        request: the body, as JSON.
+        undo_request: the body of the operation that makes up for this one; None where nothing can.
+        needs_approval: a person must approve before it is first sent.
+    """
+
+    name: str
+    remote: str
+    request: Json
+    undo_request: Json | None = None
+    needs_approval: bool = False
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One sending of an operation: its number from 1, its own request id, the token it was sent under."""
+
+    number: int
+    request_id: str
+    token: int
+    sent_at: float
+    outcome: Outcome | None
+
+
+@dataclass(frozen=True)
+class Operation:
+    """One logical external write of a task; `id` stays the same over every attempt and restart."""
+
+    id: str
+    name: str
+    position: int
+    direction: Direction
+    remote: str
+    request: Json
+    undo_request: Json | None
+    needs_approval: bool
+    approved_by: str | None
+    status: Status
+    result_ref: str | None
+    result_source: str | None
+    attempts: tuple[Attempt, ...] = ()
+
+    @property
+    def in_doubt(self) -> bool:
+        """Whether an attempt has no known outcome while no result is recorded."""
+        return self.status is Status.PENDING and any(attempt.outcome is None for attempt in self.attempts)
+
+    @property
+    def standing(self) -> str:
+        """`done`, `in doubt`, `pending` or `cannot be undone`, for people."""
+        return "in doubt" if self.in_doubt else self.status.replace("_", " ")
+
+
+@dataclass(frozen=True)
+class Task:
+    """A task as it was read. Its `version` is what a change that follows from this reading expects.
+
+    Times are seconds of the store's clock. `lease_token` in a row read by anybody is no lease: only `claim`
+    and `take_over` hand one out.
+    """
+
+    id: str
+    kind: str
+    state: State
+    version: int
+    direction: Direction
+    step: int
+    lease_owner: str | None
+    lease_token: int
+    lease_expires_at: float | None
+    attempts: int
+    max_attempts: int
+    first_attempt_at: float | None
+    max_seconds: float
+    next_run_at: float
+    awaiting_for: str | None
+    awaiting_until: float | None
+    error_category: str | None
+    cancel_requested: bool
+    created_at: float
+    operations: tuple[Operation, ...] = ()
+
+    @property
+    def current(self) -> tuple[Operation, ...]:
+        """The operations of the direction in which the task is going."""
+        return tuple(operation for operation in self.operations if operation.direction is self.direction)
+
+    @property
+    def next_operation(self) -> Operation | None:
+        """The first operation of this direction without a result; None when there is none left."""
+        return next((one for one in self.current if one.status is Status.PENDING), None)
+
+    @property
+    def in_doubt(self) -> Operation | None:
+        """The operation whose outcome nobody knows, if there is one."""
+        return next((one for one in self.operations if one.in_doubt), None)
+
+
+@dataclass(frozen=True)
+class Lease:
+    """Proof of one acquisition: the fencing token, and the version its holder expects next.
+
+    Every change under a lease returns the next one; an old one is refused by its version.
+    """
+
+    task_id: str
+    worker: str
+    token: int
+    version: int
+    state: State
+    expires_at: float
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One line of a task's append-only history."""
+
+    seq: int
+    task_id: str
+    at: float
+    event: str
+    source: str | None
+    target: str
+    version: int
+    token: int
+    worker: str | None
+    detail: Json
+
+
+@dataclass(frozen=True)
+class Announcement:
+    """What to announce together with a change: a topic and a JSON payload."""
+
+    topic: str
+    payload: Json
+
+
+@dataclass(frozen=True)
+class OutboxMessage:
+    """A message on its way; `id` is the same on every delivery, so that a consumer can deduplicate."""
+
+    id: str
+    task_id: str
+    topic: str
+    payload: Json
+    created_at: float
+    deliveries: int
+    delivered_at: float | None
+
+
+@dataclass(frozen=True)
+class Message:
+    """One line of the transcript. The transcript is not state: nothing is ever decided by it."""
+
+    number: int
+    role: str
+    content: Json
+
+
+def to_json(value: object) -> str:
+    """Write a JSON object, keys sorted, so that equal values give equal text.
+
+    Raises:
+        InvalidInput: for anything JSON cannot say, NaN and infinities included.
+    """
+    try:
+        text = json.dumps(value, sort_keys=True, allow_nan=False, ensure_ascii=False)
+        text.encode()
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidInput("a value that JSON can hold", f"{type(value).__name__} ({error})") from None
+    if not isinstance(value, dict):
+        raise InvalidInput("a JSON object (a dict)", value)
+    return text
+
+
+def checked_name(what: str, value: object) -> str:
+    """Return `value` if it can name something: text of 1 to 200 printable characters.
+
+    Raises:
+        InvalidInput: for anything else, NUL and line breaks included.
+    """
+    if not isinstance(value, str) or not 0 < len(value) <= 200 or not value.isprintable():
+        raise InvalidInput(f"{what}: 1 to 200 printable characters", value)
+    return value
+
+
+def checked_seconds(what: str, value: object, least: float = 0.0) -> float:
+    """Return `value` as seconds if it is a finite number of at least `least`, else raise `InvalidInput`."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value < float("inf"):
+        raise InvalidInput(f"{what}: a finite number of seconds, {least:g} or more", value)
+    return float(value)
+
+
+def known(kind: type[E], value: str) -> E:
+    """Return the member of `kind` that `value` names, else raise `InvalidInput` naming all that exist."""
+    try:
+        return kind(value)
+    except ValueError:
+        names = ", ".join(kind)
+        raise InvalidInput(f"one of {names}", value) from None
+
+
+def task_from_row(row: Sequence[Any], operations: tuple[Operation, ...] = ()) -> Task:
+    """Build a `Task` from a row of `tasks`, rejecting a state or direction that does not exist."""
+    values = _replaced(row, {2: lambda state: known(State, state), 4: lambda way: known(Direction, way), 17: bool})
+    return Task(*values, *[operations])
+
+
+def operation_from_row(row: Sequence[Any], attempts: tuple[Attempt, ...]) -> Operation:
+    """Build an `Operation` from a row of `operations` and its attempts."""
+    operation_id, _, *rest = row
+    doors: dict[int, Callable[[Any], Any]] = {
+        3: lambda way: known(Direction, way),
+        5: json.loads,
+        6: _json_or_none,
+        7: bool,
+        9: lambda status: known(Status, status),
+    }
+    values = _replaced([operation_id, *rest], doors)
+    return Operation(*values, *[attempts])
+
+
+def attempt_from_row(row: Sequence[Any]) -> Attempt:
+    """Build an `Attempt` from `n, request_id, token, sent_at, outcome`."""
+    return Attempt(*_replaced(row, {4: lambda outcome: None if outcome is None else known(Outcome, outcome)}))
+
+
+def _replaced(row: Sequence[Any], doors: Mapping[int, Callable[[Any], Any]]) -> list[Any]:
+    return [doors[place](value) if place in doors else value for place, value in enumerate(row)]
+
+
+def _json_or_none(text: str | None) -> Json | None:
+    return None if text is None else json.loads(text)

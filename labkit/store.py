@@ -1,0 +1,249 @@
+"""The durable task store: one SQLite file that outlives every worker.
+
+Every change is one transaction around one conditional UPDATE on state and version, and on the fencing token where a
+lease is held; see `labkit.guards` for the conditions, `labkit/schema.sql` for the tables. There is no other way to
+set a state.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import Any
+
+from labkit.changes import Assumptions
+from labkit.database import Database, Schema, Synchronous
+from labkit.deciding import DecidingChanges
+from labkit.errors import InvalidInput, TaskExists, UnknownTask
+from labkit.holding import HoldingChanges
+from labkit.records import (
+    Entry,
+    Json,
+    Message,
+    Operation,
+    OutboxMessage,
+    PlannedOperation,
+    Task,
+    attempt_from_row,
+    checked_name,
+    checked_seconds,
+    known,
+    operation_from_row,
+    task_from_row,
+    to_json,
+)
+from labkit.retries import Budget
+from labkit.seams import Boundary, Clock, Point, SystemClock, no_boundary
+from labkit.states import State
+
+SCHEMA = Schema("schema.sql", application_id=0x4C41424B, version=1)
+_OPERATIONS = "SELECT * FROM operations WHERE task_id = ? ORDER BY direction, position"
+_ATTEMPTS = "SELECT n, request_id, token, sent_at, outcome FROM attempts WHERE operation_id = ? ORDER BY n"
+
+
+class TaskStore(HoldingChanges, DecidingChanges):
+    """Tasks in one SQLite file.
+
+    Args:
+        path: the file; created where it is missing.
+        clock: seconds for every time that is stored or compared.
+        boundary: called after each durable write.
+        assumptions: what is taken for granted about deliveries and pauses.
+        synchronous: `FULL` keeps every acknowledged change through a power cut.
+
+    Raises:
+        StoreError: where the file cannot be used; its leaf says why and what to do.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        clock: Clock | None = None,
+        boundary: Boundary = no_boundary,
+        assumptions: Assumptions | None = None,
+        synchronous: Synchronous = "FULL",
+    ) -> None:
+        super().__init__(
+            Database(path, SCHEMA, synchronous), clock or SystemClock(), boundary, assumptions or Assumptions()
+        )
+
+    def enqueue(
+        self,
+        task_id: str,
+        operations: Sequence[PlannedOperation],
+        kind: str = "refund",
+        budget: Budget | None = None,
+        next_run_at: float | None = None,
+    ) -> Task:
+        """Put a task into the queue. The same call again is harmless: it returns the task as it stands by now.
+
+        Args:
+            task_id: chosen by the caller, so that a caller in doubt can simply call again.
+            operations: the external writes, in order; their names are unique within the task.
+            kind: what the task is about, for people.
+            budget: attempts and seconds for each operation.
+            next_run_at: seconds of the store's clock before which nobody claims it; by default now.
+
+        Raises:
+            TaskExists: a task of that id exists and has other operations or another kind.
+        """
+        task_id, kind, budget = checked_name("task id", task_id), checked_name("kind", kind), budget or Budget()
+        rows = [_planned(task_id, position, one) for position, one in enumerate(operations)]
+        if len({row[0] for row in rows}) != len(rows):
+            raise InvalidInput("operation names unique within the task", [one.name for one in operations])
+        now = self.clock.now()
+        due = now if next_run_at is None else checked_seconds("next_run_at", next_run_at, float("-inf"))
+        with self._db.write() as db:
+            created = db.execute(
+                "INSERT INTO tasks (id, kind, max_attempts, max_seconds, next_run_at, created_at) "
+                "VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING",
+                (task_id, kind, budget.max_attempts, budget.max_seconds, due, now),
+            ).rowcount
+            if created:
+                db.executemany(f"INSERT INTO operations ({_PLAN}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)", rows)
+                db.execute(
+                    "INSERT INTO events (task_id, at, event, target, version, token) "
+                    "VALUES (?, ?, 'enqueue', 'queued', 1, 0)",
+                    (task_id, now),
+                )
+            else:
+                self._same_task(db, task_id, kind, rows)
+        if created:
+            self._boundary(Point("enqueue", task_id, "queued v1, token 0"))
+        return self.get(task_id)
+
+    def _same_task(self, db: Any, task_id: str, kind: str, rows: list[tuple[Any, ...]]) -> None:
+        (found_kind,) = db.execute("SELECT kind FROM tasks WHERE id = ?", (task_id,)).fetchone()
+        query = f"SELECT {_PLAN} FROM operations WHERE task_id = ? AND direction = 'do' ORDER BY position"
+        found = db.execute(query, (task_id,)).fetchall()
+        if (found_kind, found) != (kind, rows):
+            names = [row[2] for row in found]
+            raise TaskExists("enqueue", task_id, f"{kind} {[row[2] for row in rows]}", f"{found_kind} {names}")
+
+    def get(self, task_id: str) -> Task:
+        """Read a task with its operations and their attempts, all from one snapshot.
+
+        Raises:
+            UnknownTask: there is none of that id.
+        """
+        with self._db.read() as db:
+            row = db.execute("SELECT * FROM tasks WHERE id = ?", (task_id,)).fetchone()
+            if row is None:
+                raise UnknownTask("get", task_id, "a task of that id", "none")
+            return task_from_row(row, self._operations(db, task_id))
+
+    def _operations(self, db: Any, task_id: str) -> tuple[Operation, ...]:
+        rows = db.execute(_OPERATIONS, (task_id,)).fetchall()
+        return tuple(
+            operation_from_row(row, tuple(map(attempt_from_row, db.execute(_ATTEMPTS, (row[0],)).fetchall())))
+            for row in rows
+        )
+
+    def tasks(self, state: State | None = None) -> list[Task]:
+        """Read all tasks, or those in one state, by id; without their operations."""
+        wanted = None if state is None else known(State, state)
+        query = "SELECT * FROM tasks WHERE ?1 IS NULL OR state = ?1 ORDER BY id"
+        with self._db.read() as db:
+            return [task_from_row(row) for row in db.execute(query, (wanted,)).fetchall()]
+
+    def overdue(self) -> list[Task]:
+        """Read the tasks whose question a person has not answered in time. A doubt among them is never failed."""
+        query = (
+            "SELECT * FROM tasks WHERE state = 'awaiting_confirmation' AND awaiting_until <= ? "
+            "ORDER BY awaiting_until, id"
+        )
+        with self._db.read() as db:
+            return [task_from_row(row) for row in db.execute(query, (self.clock.now(),)).fetchall()]
+
+    def history(self, task_id: str) -> list[Entry]:
+        """Read a task's history, oldest first; rows of it are never changed or deleted."""
+        with self._db.read() as db:
+            rows = db.execute("SELECT * FROM events WHERE task_id = ? ORDER BY seq", (task_id,)).fetchall()
+        return [Entry(*(*row[:9], json.loads(row[9]))) for row in rows]
+
+    def say(self, task_id: str, role: str, content: Json) -> Message:
+        """Add a line to the task's transcript, numbered from 1."""
+        text = to_json(content)
+        with self._db.write() as db:
+            rows = db.execute(
+                "INSERT INTO messages (task_id, n, role, content) "
+                "SELECT id, 1 + (SELECT count(*) FROM messages WHERE task_id = tasks.id), ?, ? "
+                "FROM tasks WHERE id = ? RETURNING n",
+                (checked_name("role", role), text, task_id),
+            ).fetchall()
+            if not rows:
+                raise UnknownTask("say", task_id, "a task of that id", "none")
+        self._boundary(Point("say", task_id, f"transcript has {rows[0][0]} lines"))
+        return Message(rows[0][0], role, content)
+
+    def transcript(self, task_id: str) -> list[Message]:
+        """Read the transcript. It tells what was said, not what happened: no decision is read from it."""
+        with self._db.read() as db:
+            query = "SELECT n, role, content FROM messages WHERE task_id = ? ORDER BY n"
+            return [Message(n, role, json.loads(text)) for n, role, text in db.execute(query, (task_id,)).fetchall()]
+
+    def undelivered(self, limit: int = 100) -> list[OutboxMessage]:
+        """Read messages on their way, oldest first."""
+        query = (
+            "SELECT message_id, task_id, topic, payload, created_at, deliveries, delivered_at "
+            "FROM outbox WHERE delivered_at IS NULL ORDER BY seq LIMIT ?"
+        )
+        with self._db.read() as db:
+            rows = db.execute(query, (limit,)).fetchall()
+        return [OutboxMessage(*(*row[:3], json.loads(row[3]), *row[4:])) for row in rows]
+
+    def relay(self, publish: Callable[[OutboxMessage], None], limit: int = 100) -> int:
+        """Deliver waiting messages, oldest first; each at least once, by its id at most once for a careful consumer.
+
+        Args:
+            publish: hands one message over; where it raises, that message and those behind it stay for the next time.
+            limit: how many at the most.
+
+        Returns:
+            How many were delivered and marked so. A crash between handing over and marking delivers that one again.
+        """
+        delivered = 0
+        for message in self.undelivered(limit):
+            publish(message)
+            self._boundary(Point("publish", message.id, "handed over"))
+            with self._db.write() as db:
+                db.execute(
+                    "UPDATE outbox SET deliveries = deliveries + 1, delivered_at = coalesce(delivered_at, ?) "
+                    "WHERE message_id = ?",
+                    (self.clock.now(), message.id),
+                )
+            self._boundary(Point("mark_delivered", message.id, "marked"))
+            delivered += 1
+        return delivered
+
+    @property
+    def journal_mode(self) -> str:
+        """`wal`, or `delete` where the file system refuses a write-ahead log (network homes)."""
+        return self._db.journal_mode
+
+    def close(self) -> None:
+        """Close the file. Windows cannot delete an open one. A repeated call is harmless."""
+        self._db.close()
+
+    def __enter__(self) -> TaskStore:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+_PLAN = "operation_id, task_id, name, position, remote, request, undo_request, needs_approval"
+
+
+def _planned(task_id: str, position: int, one: PlannedOperation) -> tuple[Any, ...]:
+    name = checked_name("operation name", one.name)
+    if "/" in name:
+        raise InvalidInput("an operation name without '/'", name)
+    undo = None if one.undo_request is None else to_json(one.undo_request)
+    remote = checked_name("remote", one.remote)
+    request = to_json(one.request)
+    return (f"{task_id}/{name}", task_id, name, position, remote, request, undo, int(one.needs_approval))

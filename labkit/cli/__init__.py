@@ -1,0 +1,107 @@
+"""The `recovery-lab` command: a table of subcommands that load their code only when they are called."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+__all__ = ["COMMANDS", "Command", "build_parser", "main"]
+
+
+@dataclass(frozen=True)
+class Command:
+    """One subcommand: its name, its line of help, what it accepts and what it does (returns an exit code)."""
+
+    name: str
+    help: str
+    accept: Callable[[argparse.ArgumentParser], None]
+    run: Callable[[argparse.Namespace], int]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run `recovery-lab` with `argv` (default: the process's own arguments) and return its exit code."""
+    _tolerate_narrow_consoles()
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    if not arguments or (arguments[0].startswith("-") and arguments[0] not in {"-h", "--help", "--version"}):
+        arguments.insert(0, "open")
+    try:
+        options = build_parser().parse_args(arguments)
+        code: int = options.run(options)
+    except KeyboardInterrupt:
+        return 130
+    return code
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """Return the parser with every subcommand of `COMMANDS`."""
+    parser = argparse.ArgumentParser(
+        prog="recovery-lab",
+        description="A teaching lab on agents that crash, and still neither lose nor double their work.",
+        epilog="Without a command, 'open' is run.",
+    )
+    parser.add_argument("--version", action=_Version, nargs=0, help="show the version and exit")
+    commands = parser.add_subparsers(metavar="COMMAND", required=True)
+    for command in COMMANDS:
+        subparser = commands.add_parser(command.name, help=command.help, description=command.help)
+        command.accept(subparser)
+        subparser.set_defaults(run=command.run)
+    return parser
+
+
+class _Version(argparse.Action):
+    """Looks the version up only when asked: package metadata is slow to load."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        from importlib.metadata import version
+
+        print(parser.prog, version("recovery-lab"))
+        parser.exit()
+
+
+def _tolerate_narrow_consoles() -> None:
+    """Let a console that cannot show a letter get an escape for it: a name must never crash the command."""
+    for stream in (sys.stdout, sys.stderr):
+        reconfigure = getattr(stream, "reconfigure", None)
+        if reconfigure is not None:
+            reconfigure(errors="backslashreplace")
+
+
+def _accept_open(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("notebook", nargs="?", metavar="NOTEBOOK", help="a name or its beginning, such as 03")
+    parser.add_argument("--port", type=int, metavar="N", help="the port to try first (default: 8888)")
+    parser.add_argument("--no-browser", action="store_true", help="print the address; open no browser")
+
+
+def _run_open(options: argparse.Namespace) -> int:
+    from labkit.cli.lab import open_lab
+
+    return open_lab(options.notebook, port=options.port, browser=not options.no_browser)
+
+
+def _accept_nothing(parser: argparse.ArgumentParser) -> None:
+    pass
+
+
+def _run_demo(options: argparse.Namespace) -> int:
+    from labkit.cli.demo import run_demo
+
+    return run_demo()
+
+
+def _accept_doctor(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help="print the checks as JSON")
+
+
+def _run_doctor(options: argparse.Namespace) -> int:
+    from labkit.cli.doctor import run_doctor
+
+    return run_doctor(as_json=options.json)
+
+
+COMMANDS = (
+    Command("open", "open the notebooks in JupyterLab", _accept_open, _run_open),
+    Command("demo", "show one crash and its recovery in the terminal", _accept_nothing, _run_demo),
+    Command("doctor", "check this set-up and say what to mend", _accept_doctor, _run_doctor),
+)

@@ -1,0 +1,46 @@
+"""`recovery-lab demo`: one crash with real processes, recovered in two ways, told in a few lines."""
+
+from __future__ import annotations
+
+from labkit.real.drill import SEND_REFUND, drill
+from labkit.runs import Run, Verdict
+
+EXPECTED = (
+    ("blind_replay", "after the crash the next worker sends the refund again", Verdict.DUPLICATED),
+    ("same_key", "the next worker sends it again under the same idempotency key", Verdict.EXACTLY_ONCE),
+)
+
+
+def run_demo() -> int:
+    """Kill a worker between a refund and its record, recover in two ways, and show what the ledgers say.
+
+    Returns:
+        0 if blind replay ended `duplicated` and the same key `exactly once`, each after a real kill; else 1.
+    """
+    print('The task: "refund order 1042 and tell the customer". Every worker is a process of its own.')
+    as_expected = [_play(*case) for case in EXPECTED]
+    print()
+    if all(as_expected):
+        print("Same crash, same database, same remotes. The difference is one line: the key of the request.")
+        return 0
+    print("This is not what this demo is meant to show. 'recovery-lab doctor' may tell why.")
+    return 1
+
+
+def _play(policy: str, story: str, expected: Verdict) -> bool:
+    print(f"\n{policy}: {story}")
+    run = drill(policy, SEND_REFUND, tell=lambda line: print(f"  {line}", flush=True))
+    for line in ledger_lines(run):
+        print(f"  {line}")
+    print(f"  verdict: {run.verdict}")
+    return run.verdict is expected and sum(moment.fault == "crash" for moment in run.moments) == 1
+
+
+def ledger_lines(run: Run) -> list[str]:
+    """Say what the remotes' ledgers show, a line an operation: how often each really happened."""
+    remotes = {operation.id: operation.remote for operation in run.task.operations}
+    times = {0: "never", 1: "once", 2: "twice"}
+    return [
+        f"the ledger of {remotes[operation_id] + ':':<10}{operation_id} happened {times.get(count, f'{count} times')}"
+        for operation_id, count in run.effects
+    ]

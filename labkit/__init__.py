@@ -20,14 +20,16 @@ from labkit.errors import (
     UnknownTask,
     WrongState,
 )
+from labkit.exchange import Receipt, Refusal, Standing
 from labkit.policies import POLICIES, Ask, Doubt, Policy, Resend, Settle
 from labkit.records import Announcement, Lease, Operation, Outcome, PlannedOperation, Task
-from labkit.remote import Capabilities, Receipt, Refusal, Remote, RemoteService, Standing
+from labkit.remote import Capabilities, RemoteService
 from labkit.retries import Backoff, Budget, Category, Move, Then, category_of, next_move
 from labkit.runs import Moment, Run, Verdict, database_view, judge
 from labkit.seams import Delivery, ManualClock, Point, SystemClock, crash_at, reliable, scripted, seeded
 from labkit.states import TRANSITIONS, Condition, Direction, Event, State, Transition, up_to_lesson
 from labkit.store import TaskStore
+from labkit.wire import Remote
 from labkit.worker import Worker
 
 __all__ = [

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 from labkit.records import Json, Message, Operation, PlannedOperation, Task
 from labkit.remote import Capabilities
-from labkit.states import Direction, State
+from labkit.states import ENDED_STATES, Direction, State
 from labkit.store import TaskStore
 
 REMOTES: Mapping[str, Capabilities] = {
@@ -87,7 +87,7 @@ def context_from(task: Task) -> list[Message]:
         if operation.in_doubt:
             fact = "was sent and its outcome is unknown; it is being settled, do not call it"
         elif operation.result_ref is not None:
-            fact = f"is done, reference {operation.result_ref} (known by {operation.result_source})"
+            fact = f"is done, reference {operation.result_ref}"
         elif operation.status == "cannot_be_undone":
             fact = "cannot be done; that is on record"
         else:
@@ -102,5 +102,9 @@ def _what_is_next(task: Task) -> str:
         return "Wait: a person has been asked."
     if task.in_doubt is not None:
         return f"Wait: {task.in_doubt.name} is being settled."
+    if task.state in ENDED_STATES:
+        return f"Nothing: the task is {task.state}."
+    if task.cancel_requested and task.direction is Direction.DO:
+        return "Stop: a cancel was requested. Begin nothing new."
     upcoming = task.next_operation
     return f"Next: {upcoming.name}." if upcoming is not None else "Nothing is left to do."

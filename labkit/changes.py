@@ -10,7 +10,7 @@ from typing import Any
 
 from labkit.database import Database
 from labkit.guards import refusal, update_sql
-from labkit.records import Announcement, Json, Lease, Task, checked_name, to_json
+from labkit.records import Announcement, Json, Lease, Task, checked_name, checked_seconds, to_json
 from labkit.seams import Boundary, Clock, Point
 from labkit.states import Event, State, edges_of
 
@@ -26,6 +26,10 @@ class Assumptions:
 
     longest_delivery_seconds: float = 60.0
     longest_pause_seconds: float = 60.0
+
+    def __post_init__(self) -> None:
+        checked_seconds("longest_delivery_seconds", self.longest_delivery_seconds)
+        checked_seconds("longest_pause_seconds", self.longest_pause_seconds)
 
     @property
     def longest_under_way_seconds(self) -> float:
@@ -43,7 +47,6 @@ class Change:
     version: int
     token: int
     expires_at: float | None
-    owner: str | None
     subject: str
     learned: str = ""
     detail: Json = field(default_factory=dict)
@@ -66,7 +69,7 @@ class Change:
     def lease(self, worker: str) -> Lease:
         """Return the lease as it is after this change."""
         assert self.expires_at is not None, "a held task has a lease"
-        return Lease(self.params["id"], worker, self.token, self.version, self.state, self.expires_at)
+        return Lease(self.params["id"], worker, self.token, self.version, self.state, float(self.expires_at))
 
 
 class Changes:
@@ -116,16 +119,16 @@ class Changes:
             return params | {"id": held.task_id, "version": held.version, "token": held.token, "worker": held.worker}
         if isinstance(held, Task):
             return params | {"id": held.id, "version": held.version, "token": None}
-        return params | {"id": held}
+        return params | {"id": held, "version": None, "token": None}
 
     def _update(self, db: sqlite3.Connection, event: Event, params: dict[str, Any], sets: str) -> Change:
         for edge in edges_of(event):
             changed = db.execute(update_sql(edge, sets), params).fetchall()
             if changed:  # the row count is the verdict
-                ((version, token, expires_at, owner),) = changed
+                ((version, token, expires_at),) = changed
                 subject = params.get("operation_id") or params["id"]
                 params["source_state"] = edge.source
-                return Change(db, params, edge.target, version, token, expires_at, owner, subject)
+                return Change(db, params, edge.target, version, token, expires_at, subject)
         raise refusal(db, event, params)
 
     def _record(self, change: Change, event: Event) -> None:
@@ -141,7 +144,7 @@ class Changes:
                 change.state,
                 change.version,
                 change.token,
-                change.params.get("worker") or change.owner,
+                change.params.get("worker"),
                 to_json(detail | change.detail),
             ),
         )

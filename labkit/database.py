@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -34,6 +35,7 @@ Synchronous = Literal["FULL", "NORMAL", "OFF"]
 _BY_CODE: dict[int, type[StoreError]] = {
     sqlite3.SQLITE_BUSY: StoreBusy,
     sqlite3.SQLITE_LOCKED: StoreBusy,
+    sqlite3.SQLITE_PROTOCOL: StoreBusy,
     sqlite3.SQLITE_FULL: StoreFull,
     sqlite3.SQLITE_READONLY: StoreReadOnly,
     sqlite3.SQLITE_PERM: StoreReadOnly,
@@ -78,8 +80,7 @@ class Database:
         self.path = Path(path)
         self.schema = schema
         self.synchronous = synchronous
-        self._local = threading.local()
-        self._opened: list[sqlite3.Connection] = []
+        self._opened: dict[threading.Thread, sqlite3.Connection] = {}
         self._lock = threading.Lock()
         self._process = os.getpid()
         self._closed = False
@@ -94,13 +95,15 @@ class Database:
         """
         if self._closed or os.getpid() != self._process:
             raise StoreClosed(self.path.name, "closed" if self._closed else "opened by another process")
-        found: sqlite3.Connection | None = getattr(self._local, "connection", None)
+        thread = threading.current_thread()
+        found = self._opened.get(thread)
         if found is None:
             with self.errors():
                 found = self._open()
-            self._local.connection = found
             with self._lock:
-                self._opened.append(found)
+                for ended in [one for one in self._opened if not one.is_alive()]:
+                    self._opened.pop(ended).close()
+                self._opened[thread] = found
         return found
 
     def _open(self) -> sqlite3.Connection:
@@ -108,20 +111,20 @@ class Database:
             self.path, timeout=BUSY_TIMEOUT_SECONDS, isolation_level=None, check_same_thread=False
         )
         try:
-            self._check_identity(connection)
+            connection.execute("BEGIN")  # one snapshot: somebody may be creating the file right now
+            empty = self._is_empty(connection)
+            connection.execute("COMMIT")
             for pragma in (f"synchronous = {self.synchronous}", "foreign_keys = ON"):
                 connection.execute(f"PRAGMA {pragma}")
-            (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
-            if mode != "wal":
-                (mode,) = connection.execute("PRAGMA journal_mode = DELETE").fetchone()
-            self.journal_mode = mode
-            self._create(connection)
+            self.journal_mode = _write_ahead(connection)
+            if empty:
+                self._create(connection)
         except BaseException:
             connection.close()
             raise
         return connection
 
-    def _check_identity(self, connection: sqlite3.Connection) -> bool:
+    def _is_empty(self, connection: sqlite3.Connection) -> bool:
         """Tell whether the file is still empty; refuse one that is not ours."""
         (application,) = connection.execute("PRAGMA application_id").fetchone()
         (version,) = connection.execute("PRAGMA user_version").fetchone()
@@ -137,10 +140,8 @@ class Database:
         return False
 
     def _create(self, connection: sqlite3.Connection) -> None:
-        if not self._check_identity(connection):
-            return
         connection.execute("BEGIN IMMEDIATE")
-        if self._check_identity(connection):  # nobody else was faster
+        if self._is_empty(connection):  # nobody else was faster
             for statement in _statements(self.schema.sql):
                 connection.execute(statement)
             connection.execute(f"PRAGMA application_id = {self.schema.application_id}")
@@ -182,6 +183,8 @@ class Database:
         try:
             yield
         except sqlite3.DatabaseError as error:
+            if self._closed:
+                raise StoreClosed(self.path.name, "closed meanwhile by another thread") from error
             code = getattr(error, "sqlite_errorcode", None)
             kind = None if code is None else _BY_CODE.get(code & 0xFF)
             if kind is None:
@@ -191,12 +194,30 @@ class Database:
     def close(self) -> None:
         """Close the connections of all threads. A repeated call is harmless."""
         self._closed = True
+        if os.getpid() != self._process:  # https://www.sqlite.org/howtocorrupt.html, section 2.6
+            return
         with self._lock:
-            for connection in self._opened:
-                if connection.in_transaction and os.getpid() == self._process:
+            for connection in self._opened.values():
+                if connection.in_transaction:
                     connection.rollback()
                 connection.close()
             self._opened.clear()
+
+
+def _write_ahead(connection: sqlite3.Connection) -> str:
+    """Ask for a write-ahead log and return the mode that was granted.
+
+    SQLite does not wait for the lock that this takes, lest two that wait block each other; so we try again.
+    """
+    deadline = time.monotonic() + BUSY_TIMEOUT_SECONDS
+    while True:
+        try:
+            (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
+            return str(mode)
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                raise
+            time.sleep(0.01)
 
 
 def _statements(script: str) -> Iterator[str]:

@@ -78,7 +78,7 @@ class DecidingChanges(Changes):
             change.run(RECORD_RESULT if applied else NONE_APPLIED)
             change.announce(announce)
             change.detail = {"applied": applied, "source": source, "reference": reference}
-            change.learned = f"{'applied' if applied else 'not applied'}, by {source}"
+            change.learned = f"{'applied' if applied else 'not applied'} ({source})"
         return change.state
 
     def answer(self, task: Task, answer: Answer, who: str, reference: str | None = None) -> State:

@@ -29,11 +29,16 @@
 
 from __future__ import annotations
 
+import copyreg
 from typing import Any
 
 
 class LabError(Exception):
     """Root of the lab's errors: fields first, text second."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Travel to another process with text and fields, whatever arguments the constructor takes."""
+        return copyreg.__newobj__, (type(self), *self.args), self.__dict__  # type: ignore[attr-defined]
 
 
 class ChangeRefused(LabError):

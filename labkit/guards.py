@@ -22,12 +22,12 @@ class Guard(NamedTuple):
     found: str
 
 
-_DOUBTS = "(SELECT group_concat(operation_id, ', ') || ' in doubt' FROM in_doubt WHERE task_id = tasks.id)"
-_ANY_DOUBT = "EXISTS (SELECT 1 FROM in_doubt WHERE task_id = tasks.id)"
-_THIS_DOUBT = "EXISTS (SELECT 1 FROM in_doubt WHERE task_id = tasks.id AND operation_id = :operation_id)"
-_NEXT = "(SELECT operation_id FROM next_operation WHERE task_id = tasks.id)"
+_DOUBTS = "(SELECT group_concat(operation_id, ', ') || ' in doubt' FROM in_doubt WHERE task_id = :id)"
+_ANY_DOUBT = "EXISTS (SELECT 1 FROM in_doubt WHERE task_id = :id)"
+_THIS_DOUBT = "EXISTS (SELECT 1 FROM in_doubt WHERE task_id = :id AND operation_id = :operation_id)"
+_NEXT = "(SELECT operation_id FROM next_operation WHERE task_id = :id)"
 _UNAPPROVED = (
-    "EXISTS (SELECT 1 FROM next_operation WHERE task_id = tasks.id AND needs_approval AND approved_by IS NULL)"
+    "EXISTS (SELECT 1 FROM next_operation WHERE task_id = :id AND needs_approval AND approved_by IS NULL)"
 )
 _SPENT = "(attempts >= max_attempts OR :earliest - first_attempt_at >= max_seconds)"
 _BUDGET = (
@@ -35,10 +35,10 @@ _BUDGET = (
     "|| ' of ' || max_seconds || ' seconds'"
 )
 _AGE = ":now - (SELECT first_sent_at FROM in_doubt WHERE operation_id = :operation_id)"
-_STILL = "(SELECT last_sent_at FROM in_doubt WHERE task_id = tasks.id) + :longest_delivery + :longest_pause"
+_STILL = "(SELECT last_sent_at FROM in_doubt WHERE task_id = :id) + :longest_delivery + :longest_pause"
 _CANCEL = "'cancel_requested ' || cancel_requested || ', direction ' || direction"
 _REVERSIBLE = """EXISTS (
-    SELECT 1 FROM operations AS o WHERE o.task_id = tasks.id AND o.direction = 'do' AND o.status = 'done'
+    SELECT 1 FROM operations AS o WHERE o.task_id = :id AND o.direction = 'do' AND o.status = 'done'
     AND o.undo_request IS NOT NULL AND NOT EXISTS (
         SELECT 1 FROM operations AS u WHERE u.operation_id = o.operation_id || '/undo' AND u.status = 'done'))"""
 
@@ -115,7 +115,7 @@ def update_sql(edge: Transition, sets: str) -> str:
     return (
         f"UPDATE tasks SET {', '.join(assignments)}\n"
         f"WHERE id = :id AND state = '{edge.source}'{guards}\n"
-        "RETURNING version, lease_token, lease_expires_at, lease_owner"
+        "RETURNING version, lease_token, lease_expires_at"
     )
 
 
@@ -128,10 +128,12 @@ def refusal(db: sqlite3.Connection, event: Event, params: Mapping[str, Any]) -> 
     edges = edges_of(event)
     here = [edge for edge in edges if edge.source == row[0]]
     shared = [one for one in (here or edges)[0].requires if all(one in edge.requires for edge in here or edges)]
+    if params["token"] is not None:  # whoever shows a lease and has lost it learns that first
+        shared.append(Condition.TOKEN)
     for condition, kind in ((Condition.TOKEN, StaleToken), (Condition.VERSION, StaleVersion)):
         name = condition.name.lower()
         if condition in shared and not (reading := _read(db, condition, params)).holds:
-            expected = "none held" if params[name] is None else params[name]
+            expected = "none" if params[name] is None else params[name]
             return kind(event, task_id, f"{name} {expected}", f"{name} {reading.found} ({row[0]})")
     if not here:
         sources = " or ".join(dict.fromkeys(edge.source for edge in edges))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from labkit.changes import Changes
@@ -27,11 +28,11 @@ INSERT INTO attempts (operation_id, n, request_id, token, sent_at)
 SELECT :operation_id, coalesce(max(n), 0) + 1, coalesce(:request_id, :operation_id || '#' || (coalesce(max(n), 0) + 1)),
        :token, :now
 FROM attempts WHERE operation_id = :operation_id
-RETURNING n, request_id, token, sent_at"""
+RETURNING n, request_id"""
 _LAST_OUTCOME = """
 UPDATE attempts SET outcome = :outcome
-WHERE operation_id = :operation_id AND outcome IS NULL AND token = :token
-  AND n = (SELECT max(n) FROM attempts WHERE operation_id = :operation_id)"""
+WHERE operation_id = (SELECT operation_id FROM operations WHERE operation_id = :operation_id AND task_id = :id)
+  AND n = (SELECT max(n) FROM attempts WHERE operation_id = :operation_id) AND outcome IS NULL AND token = :token"""
 RECORD_RESULT = """
 UPDATE operations SET status = 'done', result_ref = :reference, result_source = :source
 WHERE operation_id = :operation_id"""
@@ -72,8 +73,9 @@ class HoldingChanges(Changes):
             The lease, or None where there is nothing to do now.
         """
         params = self._acquiring(worker, lease_seconds) | self._params("")
-        if all(self._db.connection().execute(query, params).fetchone() is None for query in _CANDIDATES.values()):
-            return None
+        with self._db.read() as db:
+            if all(db.execute(query, params).fetchone() is None for query in _CANDIDATES.values()):
+                return None
         with self._db.write() as db:
             for event, query in _CANDIDATES.items():
                 row = db.execute(query, params).fetchone()
@@ -119,7 +121,7 @@ class HoldingChanges(Changes):
             operation_id: the operation; under its id as the idempotency key when it is sent again.
             request_id: names this sending; by default `<operation id>#<attempt>`.
             key_memory_seconds: how long the remote is believed to remember a key; needed to send again.
-            last_outcome: what was learned of this holder's sending before this one, if anything was.
+            last_outcome: `not_sent` or `refused`, if that was learned of this holder's sending before this one.
 
         Returns:
             The lease, and the attempt with its request id.
@@ -127,16 +129,19 @@ class HoldingChanges(Changes):
         params: dict[str, Any] = {
             "operation_id": operation_id,
             "request_id": None if request_id is None else checked_name("request_id", request_id),
-            "key_memory": key_memory_seconds,
-            "outcome": last_outcome,
+            "key_memory": None,
         }
+        if key_memory_seconds is not None:
+            params["key_memory"] = checked_seconds("key_memory_seconds", key_memory_seconds, most=math.inf)
+        if last_outcome is not None:
+            params |= _not_applied(operation_id, last_outcome)
         sets = "attempts = attempts + 1, first_attempt_at = coalesce(first_attempt_at, :now)"
         first = _LAST_OUTCOME if last_outcome is not None else ""
         with self._change(Event.INTEND, lease, sets, first, **params) as change:
-            ((number, request, token, sent_at),) = change.run(_INTEND)
+            ((number, request),) = change.run(_INTEND)
             change.detail = {"request_id": request}
             change.learned = f"about to send, attempt {number}"
-        return change.lease(lease.worker), Attempt(number, request, token, sent_at, None)
+        return change.lease(lease.worker), Attempt(number, request, change.token, change.params["now"], None)
 
     def checkpoint(
         self,
@@ -239,7 +244,7 @@ class HoldingChanges(Changes):
             announce: a message to the outbox, in the same transaction.
         """
         params: dict[str, Any] = {"category": known(Category, category), "operation_id": operation_id}
-        if operation_id is not None and outcome is not None:
+        if outcome is not None:
             params |= _not_applied(operation_id, outcome)
         if earliest_retry_at is not None:
             params["earliest"] = checked_seconds("earliest_retry_at", earliest_retry_at, float("-inf"))
@@ -256,7 +261,9 @@ class HoldingChanges(Changes):
         return change.state
 
 
-def _not_applied(operation_id: str, outcome: Outcome) -> dict[str, Any]:
+def _not_applied(operation_id: str | None, outcome: Outcome) -> dict[str, Any]:
+    if operation_id is None:
+        raise InvalidInput("the operation that the outcome is of", operation_id)
     if outcome not in (Outcome.NOT_SENT, Outcome.REFUSED):
         raise InvalidInput("outcome: not_sent or refused", outcome)
     return {"operation_id": operation_id, "outcome": outcome}

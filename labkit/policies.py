@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from labkit.errors import RemoteError
+from labkit.errors import Refused, RemoteError
+from labkit.exchange import Standing
 from labkit.records import Operation
-from labkit.remote import Remote, Standing
+from labkit.wire import Remote
 
 QUERY_TRIES = 3
 
@@ -141,6 +142,8 @@ def _look_up(doubt: Doubt, token: int | None = None) -> Standing | None:
     for _ in range(QUERY_TRIES):
         try:
             return doubt.remote.query(doubt.operation.id, token)
+        except Refused:
+            return None
         except RemoteError:
             continue
     return None

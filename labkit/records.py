@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -224,11 +225,11 @@ def checked_name(what: str, value: object) -> str:
     return value
 
 
-def checked_seconds(what: str, value: object, least: float = 0.0) -> float:
-    """Return `value` as seconds if it is a finite number of at least `least`, else raise `InvalidInput`."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value < float("inf"):
+def checked_seconds(what: str, value: object, least: float = 0.0, most: float = sys.float_info.max) -> float:
+    """Return `value` as seconds if it is a number from `least` to `most`, else raise `InvalidInput`."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most:
         raise InvalidInput(f"{what}: a finite number of seconds, {least:g} or more", value)
-    return float(value)
+    return float(min(value, sys.float_info.max))
 
 
 def known(kind: type[E], value: str) -> E:

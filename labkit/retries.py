@@ -7,11 +7,12 @@ Retry-After: RFC 9110, section 10.2.3.
 from __future__ import annotations
 
 import random
+import sys
 from dataclasses import dataclass
 from enum import StrEnum
 
 from labkit.errors import InvalidInput, NotSent, OutcomeUnknown, Refused, RemoteError
-from labkit.records import checked_seconds
+from labkit.records import checked_seconds, known
 
 
 class Category(StrEnum):
@@ -70,7 +71,7 @@ class Backoff:
         factor: by which it grows with each further one.
         cap_seconds: it grows no further.
         jitter: the share of the wait that is drawn at random, from 0 (none) to 1 (full jitter).
-        seed: of the draws, so that a run can be repeated.
+        seed: of the draws, so that a run can be repeated; workers with the same one wait in step.
     """
 
     base_seconds: float = 1.0
@@ -80,13 +81,18 @@ class Backoff:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if self.base_seconds < 0 or self.factor < 1 or self.cap_seconds < 0 or not 0 <= self.jitter <= 1:
-            raise InvalidInput("base and cap of 0 or more, a factor of 1 or more, jitter from 0 to 1", self)
+        checked_seconds("base_seconds", self.base_seconds)
+        checked_seconds("cap_seconds", self.cap_seconds)
+        if not 1 <= self.factor < float("inf") or not 0 <= self.jitter <= 1:
+            raise InvalidInput("a factor of 1 or more, and jitter from 0 to 1", self)
 
     def delay_seconds(self, attempts: int) -> float:
         """Seconds to wait after `attempts` sendings (1 or more); the same for the same seed and number."""
-        grown = self.base_seconds * self.factor ** min(max(attempts - 1, 0), 64)
-        wait = min(self.cap_seconds, grown)
+        try:
+            growth = float(self.factor) ** max(attempts - 1, 0)
+        except OverflowError:
+            growth = sys.float_info.max
+        wait = min(self.cap_seconds, self.base_seconds * growth)
         return wait * (1 - self.jitter * random.Random(f"{self.seed}/{attempts}").random())
 
 
@@ -95,7 +101,7 @@ def category_of(error: RemoteError) -> Category:
     if isinstance(error, NotSent):
         return Category.TRANSIENT
     if isinstance(error, Refused):
-        return Category(error.category)
+        return known(Category, error.category)
     if isinstance(error, OutcomeUnknown):
         return Category.UNCONFIRMED
     raise InvalidInput("NotSent, OutcomeUnknown or Refused", type(error).__name__)

@@ -30,7 +30,8 @@ class Moment:
 
     Args:
         number: counts from 1 within the run.
-        at: seconds on the run's clock, counted from the run's start.
+        at: seconds on the run's clock, counted from the task's creation; None where it was the machine's clock, whose
+            readings differ from run to run.
         worker: who crossed, such as `worker-1`.
         point: the crossing, such as `send task-1/refund`.
         believes: what the worker has in memory just now.
@@ -40,7 +41,7 @@ class Moment:
     """
 
     number: int
-    at: float
+    at: float | None
     worker: str
     point: str
     believes: str
@@ -65,7 +66,7 @@ def judge(task: Task, effects: Mapping[str, int]) -> Verdict:
 
     Args:
         task: the task as last read, with its operations.
-        effects: how often each operation id stands in the remotes' ledgers.
+        effects: how often each operation id stands in the remotes' ledgers; of this task alone.
 
     Returns:
         The worst verdict that fits.
@@ -83,7 +84,7 @@ def judge(task: Task, effects: Mapping[str, int]) -> Verdict:
 
 
 def _disagrees(operations: Iterable[Operation], effects: Mapping[str, int], known: set[str]) -> bool:
-    if set(effects) - known:
+    if any(count and operation_id not in known for operation_id, count in effects.items()):
         return True
     return any(effects.get(operation.id, 0) != int(operation.status == "done") for operation in operations)
 

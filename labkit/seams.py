@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from math import fsum
 from typing import Protocol
 
 from labkit.errors import InvalidInput, SimulatedCrash
@@ -158,8 +159,8 @@ def seeded(seed: int, rates: Mapping[Delivery, float]) -> Network:
         seed: any integer.
         rates: the share of each fault, each from 0 to 1 and together at most 1; the rest is delivered.
     """
-    if any(rate < 0 for rate in rates.values()) or sum(rates.values()) > 1:
-        raise InvalidInput("rates of 0 or more that add up to at most 1", dict(rates))
+    if not set(rates) <= set(Delivery) or not all(rate >= 0 for rate in rates.values()) or fsum(rates.values()) > 1:
+        raise InvalidInput("deliveries with rates of 0 or more that add up to at most 1", dict(rates))
     faults = [delivery for delivery in Delivery if delivery in rates]
     draw = random.Random(seed)
 

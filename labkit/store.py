@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import sqlite3
 from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any
@@ -89,7 +90,7 @@ class TaskStore(HoldingChanges, DecidingChanges):
         Raises:
             TaskExists: a task of that id exists and has other operations or another kind.
         """
-        task_id, kind, budget = checked_name("task id", task_id), checked_name("kind", kind), budget or Budget()
+        task_id, kind, budget = _name_within("task id", task_id), checked_name("kind", kind), budget or Budget()
         rows = [_planned(task_id, position, one) for position, one in enumerate(operations)]
         if len({row[0] for row in rows}) != len(rows):
             raise InvalidInput("operation names unique within the task", [one.name for one in operations])
@@ -114,7 +115,7 @@ class TaskStore(HoldingChanges, DecidingChanges):
             self._boundary(Point("enqueue", task_id, "queued v1, token 0"))
         return self.get(task_id)
 
-    def _same_task(self, db: Any, task_id: str, kind: str, rows: list[tuple[Any, ...]]) -> None:
+    def _same_task(self, db: sqlite3.Connection, task_id: str, kind: str, rows: list[tuple[Any, ...]]) -> None:
         (found_kind,) = db.execute("SELECT kind FROM tasks WHERE id = ?", (task_id,)).fetchone()
         query = f"SELECT {_PLAN} FROM operations WHERE task_id = ? AND direction = 'do' ORDER BY position"
         found = db.execute(query, (task_id,)).fetchall()
@@ -128,34 +129,26 @@ class TaskStore(HoldingChanges, DecidingChanges):
         Raises:
             UnknownTask: there is none of that id.
         """
-        with self._db.read() as db:
-            row = db.execute("SELECT * FROM tasks WHERE id = ?", (task_id,)).fetchone()
-            if row is None:
-                raise UnknownTask("get", task_id, "a task of that id", "none")
-            return task_from_row(row, self._operations(db, task_id))
+        found = self._read("id = ?", task_id)
+        if not found:
+            raise UnknownTask("get", task_id, "a task of that id", "none")
+        return found[0]
 
-    def _operations(self, db: Any, task_id: str) -> tuple[Operation, ...]:
-        rows = db.execute(_OPERATIONS, (task_id,)).fetchall()
-        return tuple(
-            operation_from_row(row, tuple(map(attempt_from_row, db.execute(_ATTEMPTS, (row[0],)).fetchall())))
-            for row in rows
-        )
+    def _read(self, where: str, value: object) -> list[Task]:
+        """Read tasks whole: a task without its operations would hide a doubt."""
+        with self._db.read() as db:
+            rows = db.execute(f"SELECT * FROM tasks WHERE {where}", (value,)).fetchall()
+            return [task_from_row(row, _operations(db, row[0])) for row in rows]
 
     def tasks(self, state: State | None = None) -> list[Task]:
-        """Read all tasks, or those in one state, by id; without their operations."""
+        """Read all tasks, or those in one state, by id."""
         wanted = None if state is None else known(State, state)
-        query = "SELECT * FROM tasks WHERE ?1 IS NULL OR state = ?1 ORDER BY id"
-        with self._db.read() as db:
-            return [task_from_row(row) for row in db.execute(query, (wanted,)).fetchall()]
+        return self._read("?1 IS NULL OR state = ?1 ORDER BY id", wanted)
 
     def overdue(self) -> list[Task]:
         """Read the tasks whose question a person has not answered in time. A doubt among them is never failed."""
-        query = (
-            "SELECT * FROM tasks WHERE state = 'awaiting_confirmation' AND awaiting_until <= ? "
-            "ORDER BY awaiting_until, id"
-        )
-        with self._db.read() as db:
-            return [task_from_row(row) for row in db.execute(query, (self.clock.now(),)).fetchall()]
+        due = "state = 'awaiting_confirmation' AND awaiting_until <= ? ORDER BY awaiting_until, id"
+        return self._read(due, self.clock.now())
 
     def history(self, task_id: str) -> list[Entry]:
         """Read a task's history, oldest first; rows of it are never changed or deleted."""
@@ -239,11 +232,23 @@ class TaskStore(HoldingChanges, DecidingChanges):
 _PLAN = "operation_id, task_id, name, position, remote, request, undo_request, needs_approval"
 
 
+def _operations(db: sqlite3.Connection, task_id: str) -> tuple[Operation, ...]:
+    return tuple(
+        operation_from_row(row, tuple(map(attempt_from_row, db.execute(_ATTEMPTS, (row[0],)).fetchall())))
+        for row in db.execute(_OPERATIONS, (task_id,)).fetchall()
+    )
+
+
+def _name_within(what: str, value: str) -> str:
+    """Check a part of an operation id: with a '/' in it, two operations could come to share one id."""
+    if "/" in checked_name(what, value):
+        raise InvalidInput(f"{what}: no '/' in it", value)
+    return value
+
+
 def _planned(task_id: str, position: int, one: PlannedOperation) -> tuple[Any, ...]:
-    name = checked_name("operation name", one.name)
-    if "/" in name:
-        raise InvalidInput("an operation name without '/'", name)
+    name = _name_within("operation name", one.name)
     undo = None if one.undo_request is None else to_json(one.undo_request)
     remote = checked_name("remote", one.remote)
     request = to_json(one.request)
-    return (f"{task_id}/{name}", task_id, name, position, remote, request, undo, int(one.needs_approval))
+    return (f"{task_id}/{name}", task_id, name, position, remote, request, undo, bool(one.needs_approval))

@@ -7,18 +7,20 @@ that the next worker would miss.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from labkit.agent import tool_call, tool_result
-from labkit.errors import ChangeRefused, ConditionUnmet, NotSent, OutcomeUnknown, Refused
-from labkit.policies import Ask, Doubt, Policy, Resend, Settle
+from labkit.errors import ChangeRefused, ConditionUnmet, NotSent, OutcomeUnknown, Refused, RemoteError, StaleToken
+from labkit.exchange import Receipt
+from labkit.policies import Ask, Doubt, Policy, Settle
 from labkit.records import Attempt, Lease, Operation, Outcome, Task
-from labkit.remote import Receipt, Remote
-from labkit.retries import Backoff, Budget, Category, Then, category_of, next_move
+from labkit.retries import Backoff, Budget, Category, Move, Then, category_of, next_move
 from labkit.states import HELD_STATES, Condition, Direction, State
 from labkit.store import TaskStore
+from labkit.wire import Remote
 
-MAX_ROUNDS = 100
+MAX_ROUNDS = 10_000
 """A bound on every loop here; budgets end them long before."""
 
 
@@ -58,32 +60,32 @@ class Worker:
         for _ in range(MAX_ROUNDS):
             task = self.store.get(task_id)
             if task.state is State.QUEUED and task.cancel_requested and task.direction is Direction.DO:
-                return self.store.cancel(task)
+                with suppress(ChangeRefused):  # somebody was faster: look again
+                    return self.store.cancel(task)
+                continue
             lease = self.acquire(task)
-            if lease is None:
+            if lease is not None:
+                state = self._carry_on(lease)
+                if state is not State.QUEUED:
+                    return state
+            elif self.store.get(task_id) == task:
                 return task.state
-            state = self._carry_on(lease)
-            if state is not State.QUEUED:
-                return state
         raise AssertionError(f"{task_id} is not at rest after {MAX_ROUNDS} rounds")
 
     def acquire(self, task: Task) -> Lease | None:
         """Claim a due task, or take over one whose lease has run out; None where it is not to be had."""
-        try:
+        with suppress(ChangeRefused):
             if task.state is State.QUEUED:
                 return self.store.claim(task, self.name, self.lease_seconds)
             if task.state in HELD_STATES:
                 return self.store.take_over(task, self.name, self.lease_seconds)
-        except ChangeRefused:
-            return None
         return None
 
     def _carry_on(self, lease: Lease) -> State:
         for _ in range(MAX_ROUNDS):
-            task = self.store.get(lease.task_id)
             if lease.state is State.UNCERTAIN:
-                assert task.in_doubt is not None, "uncertain means that something is in doubt"
-                return self._reconcile(lease, task.in_doubt)
+                return self._reconcile(lease)
+            task = self._read(lease)
             if task.cancel_requested and task.direction is Direction.DO:
                 return self.store.cancel(lease)
             operation = task.next_operation
@@ -91,17 +93,26 @@ class Worker:
                 return self._finish(lease, task)
             if operation.needs_approval and operation.approved_by is None:
                 return self.store.ask(lease, f"{operation.name} wants approval", self.answer_within_seconds)
-            step = self._carry_out(lease, task, operation)
+            step = self._carry_out(lease, operation)
             if isinstance(step, State):
                 return step
             lease = step
         raise AssertionError(f"{lease.task_id} is not at rest after {MAX_ROUNDS} steps")
 
+    def _read(self, lease: Lease) -> Task:
+        """Read the task, and stop where somebody else has acquired it since: its doubts are no longer ours."""
+        task = self.store.get(lease.task_id)
+        if task.lease_token != lease.token:
+            found = f"token {task.lease_token} ({task.state})"
+            raise StaleToken("carry on with", task.id, f"token {lease.token}", found)
+        return task
+
     def _finish(self, lease: Lease, task: Task) -> State:
         return self.store.succeed(lease) if task.direction is Direction.DO else self.store.compensated(lease)
 
-    def _carry_out(self, lease: Lease, task: Task, operation: Operation) -> Lease | State:
+    def _carry_out(self, lease: Lease, operation: Operation) -> Lease | State:
         """Intend, send, record: the three steps between which a crash leaves a doubt."""
+        remote = self.remotes[operation.remote]
         try:
             lease, attempt = self.store.intend(lease, operation.id)
         except ConditionUnmet as unmet:
@@ -111,15 +122,14 @@ class Worker:
                 return self.store.cancel(lease)
             raise
         try:
-            receipt = self._send(lease, operation, attempt)
+            receipt = self._send(lease, operation, remote, attempt)
         except OutcomeUnknown:
             return self.store.lose_track(lease, operation.id)
         except (NotSent, Refused) as error:
-            return self._retry_or_fail(lease, task, operation, error)
+            return self._retry_or_fail(lease, operation, error)
         return self.store.checkpoint(lease, operation.id, receipt.reference)
 
-    def _send(self, lease: Lease, operation: Operation, attempt: Attempt) -> Receipt:
-        remote = self.remotes[operation.remote]
+    def _send(self, lease: Lease, operation: Operation, remote: Remote, attempt: Attempt) -> Receipt:
         call_id = tool_call(self.store, lease.task_id, operation) if self.talks else f"call-{attempt.number}"
         key = self.policy.key(operation.id, call_id)
         token = lease.token if remote.capabilities.fencing_tokens else None
@@ -128,57 +138,55 @@ class Worker:
             tool_result(self.store, lease.task_id, call_id, receipt.reference)
         return receipt
 
-    def _retry_or_fail(self, lease: Lease, task: Task, operation: Operation, error: NotSent | Refused) -> State:
-        now = self.store.clock.now()
-        first = now if task.first_attempt_at is None else task.first_attempt_at
-        budget = Budget(task.max_attempts, task.max_seconds)
-        move = next_move(error, task.attempts + 1, first, now, budget, self.backoff)
-        outcome, category = _outcome_of(error), category_of(error)
+    def _retry_or_fail(self, lease: Lease, operation: Operation, error: NotSent | Refused) -> State:
+        move, outcome, category = self._next_move(lease, error), _outcome_of(error), category_of(error)
         if move.kind is Then.RETRY:
             assert move.at is not None, "a retry has a time"
             return self.store.retry_later(lease, operation.id, outcome, category, move.at)
         return self.store.fail(lease, category, operation.id, outcome, earliest_retry_at=move.at)
 
-    def _reconcile(self, lease: Lease, operation: Operation) -> State:
+    def _next_move(self, lease: Lease, error: RemoteError) -> Move:
+        task, now = self._read(lease), self.store.clock.now()
+        assert task.first_attempt_at is not None, "something was sent"
+        budget = Budget(task.max_attempts, task.max_seconds)
+        return next_move(error, task.attempts, task.first_attempt_at, now, budget, self.backoff)
+
+    def _reconcile(self, lease: Lease) -> State:
         """Follow the policy until the doubt is settled or a person is asked; budgets bound the resends."""
         may_resend, learned = True, None
-        remote = self.remotes[operation.remote]
         for _ in range(MAX_ROUNDS):
+            operation = self._read(lease).in_doubt
+            assert operation is not None, "uncertain means that something is in doubt"
+            remote = self.remotes[operation.remote]
             decision = self.policy.decide(Doubt(operation, remote, lease.token, may_resend))
             if isinstance(decision, Settle):
                 return self.store.settle(lease, operation.id, decision.applied, decision.source, decision.reference)
             if isinstance(decision, Ask):
                 return self.store.ask(lease, decision.reason, self.answer_within_seconds)
+            memory = decision.key_memory_seconds
             try:
-                lease, attempt = self._resend(lease, operation, decision, learned)
-                receipt = self._send(lease, operation, attempt)
+                lease, attempt = self.store.intend(lease, operation.id, key_memory_seconds=memory, last_outcome=learned)
+                receipt = self._send(lease, operation, remote, attempt)
             except ConditionUnmet:
                 may_resend = False
-            except OutcomeUnknown:
-                learned = None
-            except (NotSent, Refused) as error:
-                learned = _outcome_of(error)
-                may_resend = category_of(error) is Category.TRANSIENT
-                lease = self._wait(lease, error, attempt.number) if may_resend else lease
+            except RemoteError as error:
+                learned = None if isinstance(error, OutcomeUnknown) else _outcome_of(error)
+                lease, may_resend = self._wait(lease, error)
             else:
                 return self.store.settle(lease, operation.id, True, "key", receipt.reference)
-        raise AssertionError(f"{operation.id} is not settled after {MAX_ROUNDS} rounds")
+        raise AssertionError(f"{lease.task_id} is not settled after {MAX_ROUNDS} rounds")
 
-    def _resend(
-        self, lease: Lease, operation: Operation, decision: Resend, learned: Outcome | None
-    ) -> tuple[Lease, Attempt]:
-        return self.store.intend(
-            lease, operation.id, key_memory_seconds=decision.key_memory_seconds, last_outcome=learned
-        )
-
-    def _wait(self, lease: Lease, error: NotSent | Refused, attempts: int) -> Lease:
-        """Wait as long as the remote wishes, and hold the lease for that long and longer."""
-        wished = error.retry_after_seconds if isinstance(error, Refused) else None
-        seconds = max(self.backoff.delay_seconds(attempts), wished or 0.0)
-        lease = self.store.renew(lease, seconds + self.lease_seconds)
+    def _wait(self, lease: Lease, error: RemoteError) -> tuple[Lease, bool]:
+        """Wait before the next resend and hold the lease for longer than that; False where none can follow."""
+        move, task = self._next_move(lease, error), self.store.get(lease.task_id)
+        if move.kind is Then.FAIL:
+            return lease, False
+        seconds = self.backoff.delay_seconds(task.attempts) if move.at is None else move.at - self.store.clock.now()
+        with suppress(ConditionUnmet):  # it ran out, but nobody has taken over: the token still guards every change
+            lease = self.store.renew(lease, seconds + self.lease_seconds)
         self.store.clock.sleep(seconds)
-        return lease
+        return lease, True
 
 
-def _outcome_of(error: NotSent | Refused) -> Outcome:
+def _outcome_of(error: RemoteError) -> Outcome:
     return Outcome.NOT_SENT if isinstance(error, NotSent) else Outcome.REFUSED

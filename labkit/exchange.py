@@ -1,0 +1,48 @@
+"""What a caller and a remote say to each other: a request, and the answers to it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Request:
+    """One request on the wire; `body` is JSON text."""
+
+    operation_id: str
+    request_id: str
+    body: str
+    key: str | None = None
+    token: int | None = None
+
+
+@dataclass(frozen=True)
+class Receipt:
+    """The remote's answer to a request that it applied, or had applied before under the same key."""
+
+    reference: str
+    replayed: bool = False
+
+    def __str__(self) -> str:
+        return f"{'applied before' if self.replayed else 'applied'}: {self.reference}"
+
+
+@dataclass(frozen=True)
+class Standing:
+    """The remote's answer to a status query. "Not found" speaks of now: a request may still be under way."""
+
+    found: bool
+    reference: str | None = None
+
+    def __str__(self) -> str:
+        return f"found: {self.reference}" if self.found else "not found"
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """A refusal that a gate hands out: why, of which category, with which HTTP status, and for how long."""
+
+    reason: str
+    category: str
+    status: int
+    retry_after_seconds: float | None = None

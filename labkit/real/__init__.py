@@ -1,0 +1,1 @@
+"""The real world: worker processes that are really killed, over the files of one folder."""

@@ -1,0 +1,79 @@
+"""The wire on which a remote is called: where requests and answers get lost, and what the caller can know then."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TypeVar
+
+from labkit.errors import NotSent, OutcomeUnknown, Refused, RemoteError
+from labkit.exchange import Receipt, Request, Standing
+from labkit.records import Json, known, to_json
+from labkit.remote import RemoteService
+from labkit.seams import Boundary, Call, Delivery, Network, Point, no_boundary, reliable
+
+Answer = TypeVar("Answer", Receipt, Standing)
+
+
+class Remote:
+    """A caller's end of the wire.
+
+    Args:
+        service: the remote system.
+        network: what the wire does with each call.
+        boundary: called after each call, whatever came of it: a worker can die before it acts on the answer.
+    """
+
+    def __init__(self, service: RemoteService, network: Network = reliable, boundary: Boundary = no_boundary) -> None:
+        self._service, self._network, self._boundary = service, network, boundary
+        self.name, self.capabilities = service.name, service.capabilities
+
+    def send(
+        self, operation_id: str, body: Json, request_id: str, key: str | None = None, token: int | None = None
+    ) -> Receipt:
+        """Send one request.
+
+        Args:
+            operation_id: our own reference for the operation.
+            body: JSON.
+            request_id: names this sending.
+            key: the idempotency key, if one is to be sent.
+            token: the fencing token, if one is to be sent.
+
+        Raises:
+            NotSent: it did not leave.
+            OutcomeUnknown: it left, and no answer came.
+            Refused: the remote answered no.
+        """
+        request = Request(operation_id, request_id, to_json(body), key, token)
+        call = Call(self.name, "send", operation_id, request_id)
+        return self._call(call, lambda: self._service.handle(request), lambda: self._service.accept_late(request))
+
+    def query(self, operation_id: str, token: int | None = None) -> Standing:
+        """Ask whether an operation has been applied; errors as for `send`, and harmless to repeat."""
+        call = Call(self.name, "query", operation_id, "")
+        return self._call(call, lambda: self._service.query(operation_id, token), lambda: None)
+
+    def _call(self, call: Call, handle: Callable[[], Answer], handle_late: Callable[[], None]) -> Answer:
+        delivery = known(Delivery, self._network(call))
+        try:
+            answer = self._deliver(delivery, call, handle, handle_late)
+        except RemoteError as error:
+            self._boundary(Point(call.action, call.operation_id, error.reason))
+            raise
+        self._boundary(Point(call.action, call.operation_id, str(answer)))
+        return answer
+
+    def _deliver(
+        self, delivery: Delivery, call: Call, handle: Callable[[], Answer], handle_late: Callable[[], None]
+    ) -> Answer:
+        if delivery is Delivery.REFUSED:
+            raise NotSent(self.name, call.operation_id, "the connection was refused")
+        if delivery is Delivery.DELIVERED:
+            return handle()
+        if delivery is Delivery.LATE:
+            handle_late()
+        if delivery is Delivery.RESPONSE_LOST:
+            with suppress(Refused):  # a lost answer hides a refusal too
+                handle()
+        raise OutcomeUnknown(self.name, call.operation_id, "time-out: no answer came")

@@ -61,7 +61,7 @@ class RemoteService:
     """A remote system that applies requests and keeps the books.
 
     Args:
-        path: its ledger's file; created where it is missing.
+        path: its ledger's file, created where it is missing; or one that is open already.
         name: such as `payments`; references read `payments-1`.
         capabilities: what it can do.
         clock: seconds for its own times.
@@ -72,7 +72,7 @@ class RemoteService:
 
     def __init__(
         self,
-        path: str | os.PathLike[str],
+        path: str | os.PathLike[str] | Database,
         name: str,
         capabilities: Capabilities | None = None,
         clock: Clock | None = None,
@@ -85,7 +85,7 @@ class RemoteService:
         self.clock = clock or SystemClock()
         self.late_by_seconds = checked_seconds("late_by_seconds", late_by_seconds)
         self._gate = gate
-        self._db = Database(path, LEDGER, synchronous)
+        self._db = path if isinstance(path, Database) else Database(path, LEDGER, synchronous)
 
     def handle(self, request: Request) -> Receipt:
         """Apply a request that has arrived, once per key where keys are honoured.
@@ -133,8 +133,17 @@ class RemoteService:
                 (*astuple(request), self.clock.now() + self.late_by_seconds),
             )
 
+    def arrivals(self) -> list[float]:
+        """List when late requests will arrive, in seconds of the clock, the next one first."""
+        query = "SELECT arrives_at FROM under_way ORDER BY arrives_at"
+        with self._db.read() as db:
+            return [at for (at,) in db.execute(query).fetchall()]
+
     def deliver_late(self) -> int:
-        """Let every late request arrive now, whatever the clock says; returns how many there were."""
+        """Let every late request arrive now, whatever the clock says, and return how many there were.
+
+        A key that would be forgotten by the time of their arrival is still remembered now: to see that, move the clock.
+        """
         with self._db.write() as db:
             (waiting,) = db.execute("SELECT count(*) FROM under_way").fetchone()
             self._arrive(db, due=float("inf"))

@@ -61,6 +61,10 @@ class ManualClock:
 
     advance = sleep
 
+    def reset(self, start: float = 0.0) -> None:
+        """Begin again at `start`, for another run."""
+        self._now = float(start)
+
 
 @dataclass(frozen=True)
 class Point:

@@ -48,7 +48,7 @@ class TaskStore(HoldingChanges, DecidingChanges):
     """Tasks in one SQLite file.
 
     Args:
-        path: the file; created where it is missing.
+        path: the file, created where it is missing; or one that is open already.
         clock: seconds for every time that is stored or compared.
         boundary: called after each durable write.
         assumptions: what is taken for granted about deliveries and pauses.
@@ -60,15 +60,14 @@ class TaskStore(HoldingChanges, DecidingChanges):
 
     def __init__(
         self,
-        path: str | os.PathLike[str],
+        path: str | os.PathLike[str] | Database,
         clock: Clock | None = None,
         boundary: Boundary = no_boundary,
         assumptions: Assumptions | None = None,
         synchronous: Synchronous = "FULL",
     ) -> None:
-        super().__init__(
-            Database(path, SCHEMA, synchronous), clock or SystemClock(), boundary, assumptions or Assumptions()
-        )
+        database = path if isinstance(path, Database) else Database(path, SCHEMA, synchronous)
+        super().__init__(database, clock or SystemClock(), boundary, assumptions or Assumptions())
 
     def enqueue(
         self,

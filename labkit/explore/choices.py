@@ -1,0 +1,96 @@
+"""Choices: everything that can go differently in a run, and the list of them that fixes one run completely.
+
+The first option of every choice is the quiet one. Any other is a surprise. A `Schedule` holds the surprises alone: at
+every other place the quiet option is taken.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+GO_ON = "go on"
+CRASH = "crash"
+PAUSE = "pause"
+CANCEL = "cancel"
+ARRIVE = "late request arrives"
+SWITCH = "switch to "
+"""Followed by the worker that goes on instead."""
+
+SURPRISES = frozenset({CRASH, PAUSE, CANCEL, ARRIVE, "switch", "refused", "request_lost", "response_lost", "late"})
+"""The kinds of surprise that a scenario can allow; the last four are what the wire does with a call."""
+
+
+def is_switch(choice: str) -> bool:
+    """Whether a choice hands over to another worker that could wait."""
+    return choice.startswith(SWITCH)
+
+
+@dataclass(frozen=True)
+class Surprise:
+    """One departure from the quiet run: at which place (from 0), and what happens there."""
+
+    place: int
+    choice: str
+
+
+Schedule = tuple[Surprise, ...]
+
+
+def order_of(schedule: Schedule) -> tuple[int, int, tuple[int, ...]]:
+    """Where a schedule stands in the search: by surprises, then switches among them, then their places."""
+    switches = sum(is_switch(surprise.choice) for surprise in schedule)
+    return len(schedule), switches, tuple(surprise.place for surprise in schedule)
+
+
+class ScheduleMismatch(Exception):
+    """A schedule asks for a choice that the run does not offer at that place: the code has changed since."""
+
+    def __init__(self, place: int, expected: str, found: str) -> None:
+        self.place, self.expected, self.found = place, expected, found
+        super().__init__(f"step {place} differs: expected {expected}, found {found}")
+
+
+@dataclass(frozen=True)
+class Step:
+    """One choice as it was made.
+
+    Args:
+        worker: who had come to it.
+        point: the crossing or the call, such as `send task-1/refund`.
+        options: what could happen, the quiet option first.
+        chosen: what did.
+    """
+
+    worker: str
+    point: str
+    options: tuple[str, ...]
+    chosen: str
+
+
+class Choices:
+    """Makes the choices of one run by a schedule, and keeps every step."""
+
+    def __init__(self, schedule: Schedule) -> None:
+        self._by_place = {surprise.place: surprise.choice for surprise in schedule}
+        self._last = max(self._by_place, default=-1)
+        self.steps: list[Step] = []
+
+    def choose(self, worker: str, point: str, options: tuple[str, ...]) -> str:
+        """Return the option that the schedule names for this place, or the quiet one.
+
+        Raises:
+            ScheduleMismatch: the named option is not among `options`.
+        """
+        place = len(self.steps)
+        chosen = self._by_place.get(place, options[0])
+        if chosen not in options:
+            raise ScheduleMismatch(place, chosen, f"{worker}: {point}, with {', '.join(options)}")
+        self.steps.append(Step(worker, point, options, chosen))
+        return chosen
+
+    def check_used_up(self) -> None:
+        """Raise `ScheduleMismatch` if the run ended before the last surprise of the schedule."""
+        if self._last >= len(self.steps):
+            raise ScheduleMismatch(
+                self._last, self._by_place[self._last], f"the run ends after {len(self.steps)} steps"
+            )

@@ -22,6 +22,7 @@ from labkit.show.style import (
     TITLE_POINTS,
     Theme,
     mimebundle,
+    slim,
     state_mark,
     theme,
 )
@@ -57,7 +58,7 @@ class Diagram:
 
     def png(self) -> bytes:
         """The picture at twice its natural size in CSS pixels. Raises `NoRenderer` where nothing can draw."""
-        return draw(self.dot, ["-Tpng", f"-Gdpi={PIXELS_PER_INCH * SHARPNESS}"], self.renderer)
+        return slim(draw(self.dot, ["-Tpng", f"-Gdpi={PIXELS_PER_INCH * SHARPNESS}"], self.renderer))
 
     def svg(self) -> str:
         """One `<svg>` element for a panel, with the alt text. Raises `NoRenderer` where nothing can draw."""
@@ -233,7 +234,7 @@ def _font(text: str, points: float, colour: str, bold: bool = False) -> str:
 
 
 def _rounded(cells: list[str], fill: str, line: str) -> str:
-    return _table(cells, f'style="rounded" border="1" color="{line}" bgcolor="{fill}" cellpadding="3"', "left")
+    return _table(cells, f'style="rounded" border="1" color="{line}" bgcolor="{fill}" cellpadding="4"', "left")
 
 
 def _table(cells: list[str], look: str, align: str) -> str:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from labkit.records import Task
 from labkit.runs import Moment, Run, database_view
-from labkit.show.style import PIXELS_PER_INCH, SHARPNESS, figure_style, mimebundle
+from labkit.show.style import PIXELS_PER_INCH, SHARPNESS, figure_style, mimebundle, slim
 from labkit.show.tables import TextTable
 from labkit.states import ENDED_STATES, State
 
@@ -91,8 +91,8 @@ class Timeline:
         written = io.BytesIO()
         with figure_style(self.dark):
             dots = PIXELS_PER_INCH * SHARPNESS
-            self.figure().savefig(written, format="png", dpi=dots, metadata={"Software": None})
-        return written.getvalue()
+            self.figure().savefig(written, format="png", dpi=dots)
+        return slim(written.getvalue())
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
         png = self.png()

@@ -31,7 +31,7 @@ WIDTH = 13.3
 """The width of a projected page. All lengths here are inches, and y goes down."""
 
 EDGE, GAP, PAD, BAR = 0.3, 0.14, 0.11, 0.38
-WHERE = 3.2
+WHERE, CLOCK = 3.2, 1.0
 LANES = (2.95, 3.2, 2.93)
 STARTS = tuple(EDGE + WHERE + GAP + sum(LANES[:lane]) + GAP * lane for lane in range(3))
 LINE, TITLE_LINE = 0.27, 0.4
@@ -75,14 +75,14 @@ def draw_run(run: Run, dark: bool = False) -> Figure:
         dark: for a dark page.
     """
     rows = rows_of(run)
-    wheres = [_lines(row.point, WHERE - BAR) if row.point else [] for row in rows]
+    wheres = [_where(row) for row in rows]
     faults = [_lines(f"⚡ {row.fault}", WHERE - BAR - 2 * PAD, bold=True) if row.fault else [] for row in rows]
     blocks = _blocks(rows)
     title = fitted(run.title, WIDTH - 2 * EDGE - BADGE - GAP, TITLE_POINTS, bold=True)
     heads = [_lines(view, lane - PAD, bold=True) for view, lane in zip(VIEWS, LANES, strict=True)]
     lanes_from = EDGE + max(len(title) * TITLE_LINE, BADGE_HEIGHT) + 2 * GAP
     rows_from = lanes_from + max(map(len, heads)) * LINE + GAP
-    counts = [1 + len(where) + len(fault) for where, fault in zip(wheres, faults, strict=True)]
+    counts = [len(where) + len(fault) for where, fault in zip(wheres, faults, strict=True)]
     tops = _tops(rows_from, counts, blocks)
     with figure_style(dark) as look:
         paper = _Paper(tops[-1] + EDGE - GAP, look)
@@ -125,6 +125,11 @@ def fitted(text: str, room: float, points: float = SMALLEST_POINTS, bold: bool =
                 lines.append("")
             lines[-1] += letter
     return lines
+
+
+def _where(row: Row) -> list[Line]:
+    worker = _lines(row.worker, WHERE - BAR - CLOCK, bold=True)
+    return [*worker, *_lines(row.point, WHERE - BAR)] if row.point else worker
 
 
 def _blocks(rows: tuple[Row, ...]) -> list[Block]:
@@ -212,11 +217,10 @@ class _Paper:
         if row.switched:
             self.axes.plot([EDGE, WIDTH - EDGE], [top - GAP / 2] * 2, color=self.look.quiet, lw=2, zorder=0)
         self.write(EDGE + BAR - PAD, top + PAD, row.number, colour=self.look.quiet, align="right")
-        self.write(EDGE + BAR, top + PAD, row.worker, bold=True)
         self.write(EDGE + WHERE, top + PAD, row.clock, colour=self.look.quiet, align="right")
-        self.lines(EDGE + BAR, top + PAD + LINE, lines)
+        self.lines(EDGE + BAR, top + PAD, lines)
         if fault:
-            under, height = top + PAD + (1 + len(lines)) * LINE + GAP / 4, len(fault) * LINE
+            under, height = top + PAD + len(lines) * LINE + GAP / 4, len(fault) * LINE
             self.box(EDGE + BAR, under, WHERE - BAR, height, FAULT, ec=self.look.ink, lw=1)
             self.lines(EDGE + BAR + PAD, under, fault, colour=ink_on(FAULT))
         if row.died:

@@ -27,13 +27,16 @@ CURRENT = [ "$$(sed -n 2p "$(VENV)/ready")" = "$$($(PY) -c '$(SOURCE)')" ]
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help lab test suite browser lint types refresh lock clean .venv set-up bare-venv
+.PHONY: help lab doctor test suite browser lint types refresh lock clean .venv set-up bare-venv
 
 help: ## this list
 	@sed -n 's/^\([a-z.-]*\):.*## /  make \1	/p' Makefile
 
 lab: .venv ## set up if need be, then open the lab in JupyterLab
 	@$(BIN)/recovery-lab open $(FLAGS)
+
+doctor: .venv ## check the set-up and say what is missing
+	@$(BIN)/recovery-lab doctor $(FLAGS)
 
 test: suite browser ## the whole suite: package, notebooks (nbval), browser
 

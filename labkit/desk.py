@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 
 from labkit.agent import REMOTES, open_conversation, plan
+from labkit.database import Synchronous
+from labkit.errors import InvalidInput
 from labkit.policies import Policy
 from labkit.recorder import Recorder
 from labkit.records import Task
@@ -20,6 +24,7 @@ from labkit.wire import Remote
 from labkit.worker import Worker
 
 TASK_ID = "task-1"
+TASKS_FILE = "tasks.sqlite"
 
 
 class Desk:
@@ -32,6 +37,7 @@ class Desk:
         network: what the wire does with each remote call.
         remotes: the capabilities of each remote, by name.
         recorder: writes the three views down at every crossing.
+        synchronous: as for the task store, and for the ledgers too.
     """
 
     def __init__(
@@ -42,19 +48,27 @@ class Desk:
         network: Network = reliable,
         remotes: Mapping[str, Capabilities] = REMOTES,
         recorder: Recorder | None = None,
+        synchronous: Synchronous = "FULL",
     ) -> None:
         self.folder, self.clock = Path(folder), clock or SystemClock()
         self._boundary, self._network, self._recorder = boundary, network, recorder
         self._delivery = Delivery.DELIVERED
-        self.store = TaskStore(self.folder / "tasks.sqlite", self.clock, self._cross)
-        self.services = {
-            name: RemoteService(self.folder / f"{name}.sqlite", name, capabilities, self.clock)
-            for name, capabilities in remotes.items()
-        }
+        self.services: dict[str, RemoteService] = {}
+        with ExitStack() as files:
+            store = TaskStore(self.folder / TASKS_FILE, self.clock, self._cross, synchronous=synchronous)
+            self.store = files.enter_context(store)
+            for name, capabilities in remotes.items():
+                file = self.folder / f"{name}.sqlite"
+                service = RemoteService(file, name, capabilities, self.clock, synchronous=synchronous)
+                self.services[name] = files.enter_context(service)
+            self._files = files.pop_all()
 
     def queue(self, order: int = 1042, steps: int = 3) -> Task:
         """Queue `task-1`: refund an order and tell the customer, or the first `steps` of that."""
-        task = self.store.enqueue(TASK_ID, plan(order)[:steps])
+        planned = plan(order)
+        if steps not in range(1, len(planned) + 1):
+            raise InvalidInput(f"steps: 1 to {len(planned)}", steps)
+        task = self.store.enqueue(TASK_ID, planned[:steps])
         open_conversation(self.store, TASK_ID, order)
         return task
 
@@ -68,8 +82,11 @@ class Desk:
         return replace(worker, talks=policy.name == "replay_transcript")
 
     def effects(self) -> dict[str, int]:
-        """Count the effects of each operation over all ledgers."""
-        return {name: count for service in self.services.values() for name, count in service.effects().items()}
+        """Count the effects of each operation of the task over all ledgers."""
+        counts = Counter[str]()
+        for service in self.services.values():
+            counts.update(service.effects())
+        return {name: count for name, count in sorted(counts.items()) if name.startswith(f"{TASK_ID}/")}
 
     def verdict(self) -> Verdict:
         """Say what the task has come to, by the ledgers."""
@@ -91,9 +108,7 @@ class Desk:
 
     def close(self) -> None:
         """Close every file."""
-        self.store.close()
-        for service in self.services.values():
-            service.close()
+        self._files.close()
 
     def __enter__(self) -> Desk:
         return self

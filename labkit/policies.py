@@ -25,7 +25,8 @@ class Doubt:
         operation: the operation in doubt, with its attempts.
         remote: the wire to its remote, to query; what it can do stands in `remote.capabilities`.
         token: the fencing token of the lease under which the question is asked.
-        may_resend: False once a resend was refused: attempts, time or the key's memory are used up.
+        may_resend: False once no resend can follow: attempts, time or the key's memory are used up, or the remote
+            has refused one for good.
     """
 
     operation: Operation
@@ -96,7 +97,7 @@ def _assume_not_done(doubt: Doubt) -> Decision:
 
 
 def _same_key(doubt: Doubt) -> Decision:
-    return Resend(float("inf")) if doubt.may_resend else Ask("attempts or time spent")
+    return Resend(float("inf")) if doubt.may_resend else Ask("no resend can follow")
 
 
 def _query_first(doubt: Doubt) -> Decision:

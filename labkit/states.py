@@ -134,7 +134,7 @@ def _table() -> tuple[Transition, ...]:
     begin = (*held, c.NEXT_OPERATION, c.NOTHING_IN_DOUBT, c.NO_CANCEL, c.APPROVED, *budget)
     resend = (*held, c.THIS_IN_DOUBT, c.KEY_OUTLIVES, *budget)
     record = (*held, c.INTENT_ON_RECORD, c.RESULT_AT_HAND)
-    later = (*held, c.NEXT_OPERATION, c.NOTHING_IN_DOUBT, c.TRANSIENT, *budget)
+    later = (*held, c.NOTHING_IN_DOUBT, c.TRANSIENT, *budget)
     settle = (*held, c.THIS_IN_DOUBT, c.EVIDENCE)
     found_late = (c.VERSION, c.THIS_IN_DOUBT, c.EVIDENCE, c.SAYS_APPLIED)
     approval = (*held, c.APPROVAL_WANTED, c.NOTHING_IN_DOUBT)

@@ -20,6 +20,7 @@ from labkit.states import HELD_STATES, Condition, Direction, State
 from labkit.store import TaskStore
 from labkit.wire import Remote
 
+_IDLE = frozenset({State.QUEUED, State.AWAITING_CONFIRMATION})
 MAX_ROUNDS = 10_000
 """A bound on every loop here; budgets end them long before."""
 
@@ -59,7 +60,7 @@ class Worker:
         """
         for _ in range(MAX_ROUNDS):
             task = self.store.get(task_id)
-            if task.state is State.QUEUED and task.cancel_requested and task.direction is Direction.DO:
+            if task.state in _IDLE and task.cancel_requested and task.direction is Direction.DO and not task.in_doubt:
                 with suppress(ChangeRefused):  # somebody was faster: look again
                     return self.store.cancel(task)
                 continue
@@ -171,17 +172,17 @@ class Worker:
                 may_resend = False
             except RemoteError as error:
                 learned = None if isinstance(error, OutcomeUnknown) else _outcome_of(error)
-                lease, may_resend = self._wait(lease, error)
+                lease, may_resend = self._wait(lease, error, attempt.number)
             else:
                 return self.store.settle(lease, operation.id, True, "key", receipt.reference)
         raise AssertionError(f"{lease.task_id} is not settled after {MAX_ROUNDS} rounds")
 
-    def _wait(self, lease: Lease, error: RemoteError) -> tuple[Lease, bool]:
+    def _wait(self, lease: Lease, error: RemoteError, attempts: int) -> tuple[Lease, bool]:
         """Wait before the next resend and hold the lease for longer than that; False where none can follow."""
-        move, task = self._next_move(lease, error), self.store.get(lease.task_id)
+        move = self._next_move(lease, error)
         if move.kind is Then.FAIL:
             return lease, False
-        seconds = self.backoff.delay_seconds(task.attempts) if move.at is None else move.at - self.store.clock.now()
+        seconds = self.backoff.delay_seconds(attempts) if move.at is None else move.at - self.store.clock.now()
         with suppress(ConditionUnmet):  # it ran out, but nobody has taken over: the token still guards every change
             lease = self.store.renew(lease, seconds + self.lease_seconds)
         self.store.clock.sleep(seconds)

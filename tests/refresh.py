@@ -39,17 +39,37 @@ def cleaned(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
         for output in cell.get("outputs", ()):
             if "data" in output:
                 output.data.pop(WIDGET_VIEW, None)
+        if "outputs" in cell:
+            cell.outputs = joined(cell.outputs)
     return notebook
 
 
+def joined(outputs: Sequence[nbformat.NotebookNode]) -> list[nbformat.NotebookNode]:
+    """Join what a cell has printed to one stream: where it was cut depends on how fast the machine was."""
+    kept: list[nbformat.NotebookNode] = []
+    for output in outputs:
+        if kept and output.output_type == kept[-1].output_type == "stream" and output.name == kept[-1].name:
+            kept[-1].text += output.text
+        else:
+            kept.append(output)
+    return kept
+
+
 def main(names: Sequence[str]) -> int:
-    """Refresh the named notebooks, or all."""
+    """Refresh the named notebooks, or all.
+
+    Raises:
+        CellExecutionError: a cell failed; its notebook and those after it are left as they were.
+    """
     paths = [Path(name).resolve() for name in names] or sorted(NOTEBOOKS.rglob("*.ipynb"))
     for path in paths:
         if ".ipynb_checkpoints" in path.parts:
             continue
-        notebook = nbformat.read(path, as_version=4)
-        nbformat.write(refreshed(notebook, path.parent), path)
+        notebook = refreshed(nbformat.read(path, as_version=4), path.parent)
+        text = nbformat.writes(notebook)  # in one piece, so that a full disk or an error leaves the file as it was
+        written = path.with_suffix(".new")
+        written.write_text(f"{text}\n", encoding="utf-8", newline="\n")
+        written.replace(path)
         print(f"refreshed {path.name}")
     return 0
 

@@ -231,13 +231,14 @@ def test_a_missing_jupyterlab_is_said(
     assert "JupyterLab is not installed" in capsys.readouterr().err
 
 
-def test_the_exit_code_is_that_of_jupyterlab(tmp_path: Path):
+def test_the_exit_code_is_that_of_jupyterlab_and_what_was_printed_before_is_kept(tmp_path: Path):
     code = (
         "import os, sys; from labkit.cli import lab\n"
         "start = [sys.executable, '-c', 'import sys; print(7); sys.exit(9)']\n"
         "print('before'); sys.exit(lab._become(start, os.environ))"
     )
-    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
+    buffered = {**os.environ, "PYTHONUNBUFFERED": ""}
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=buffered, capture_output=True, text=True)
     assert (done.stdout.split(), done.returncode) == (["before", "7"], 9)
 
 

@@ -37,9 +37,7 @@ def lowest(requirement: Requirement) -> str | None:
 
 
 def supported_pythons() -> list[str]:
-    found = (
-        re.fullmatch(r"Programming Language :: Python :: (3\.\d+)", line) for line in PROJECT["classifiers"]
-    )
+    found = (re.fullmatch(r"Programming Language :: Python :: (3\.\d+)", line) for line in PROJECT["classifiers"])
     return [match[1] for match in found if match]
 
 
@@ -48,8 +46,9 @@ def supported_pythons() -> list[str]:
 
 def environment_differences(wanted: dict[str, Requirement], entries: Iterable[object]) -> list[str]:
     """Say how the conda entries differ from the wanted requirements in names or lower bounds."""
-    listed = {parsed.name: parsed for parsed in map(Requirement, (e for e in entries if isinstance(e, str)))}
-    problems = []
+    lines = [Requirement(entry) for entry in entries if isinstance(entry, str)]
+    listed = {line.name: line for line in lines}
+    problems = [] if len(listed) == len(lines) else ["a package is listed twice"]
     for name, requirement in wanted.items():
         conda_name = CONDA_NAMES.get(name, name)
         if conda_name not in listed:
@@ -61,9 +60,7 @@ def environment_differences(wanted: dict[str, Requirement], entries: Iterable[ob
 
 
 def conda_entries() -> list[object]:
-    entries: list[object] = yaml.safe_load((ROOT / "environment.yml").read_text(encoding="utf-8"))[
-        "dependencies"
-    ]
+    entries: list[object] = yaml.safe_load((ROOT / "environment.yml").read_text(encoding="utf-8"))["dependencies"]
     return entries
 
 
@@ -85,6 +82,7 @@ def test_the_conda_environment_installs_the_checkout_and_a_supported_python():
         ([], "python-graphviz is missing"),
         (["python-graphviz>=0.19"], "python-graphviz: >=0.19 is not >=0.20"),
         (["python-graphviz>=0.20", "left-pad"], "left-pad is not in pyproject.toml"),
+        (["python-graphviz>=0.20", "python-graphviz>=0.20"], "a package is listed twice"),
     ],
 )
 def test_a_conda_environment_out_of_step_is_noticed(entries: list[object], problem: str):
@@ -114,9 +112,7 @@ def test_the_lock_meets_every_requirement_with_exact_versions_and_no_address():
     assert "make lock" in lock.splitlines()[1]
 
 
-@pytest.mark.parametrize(
-    "lock", ["", "pytest==8.2.9", "pytest>=8.3", "pytest @ https" + "://host/pytest.whl"]
-)
+@pytest.mark.parametrize("lock", ["", "pytest==8.2.9", "pytest>=8.3", "pytest @ https" + "://host/pytest.whl"])
 def test_a_lock_that_is_wrong_is_noticed(lock: str):
     assert lock_problems({"pytest": Requirement("pytest>=8.3")}, lock)
 
@@ -205,11 +201,7 @@ def imported_modules(source: str, module: str, *, is_package: bool = False) -> I
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
-            base = (
-                resolve_name("." * node.level + (node.module or ""), package)
-                if node.level
-                else str(node.module)
-            )
+            base = resolve_name("." * node.level + (node.module or ""), package) if node.level else str(node.module)
             yield base
             yield from (f"{base}.{alias.name}" for alias in node.names)
 
@@ -222,9 +214,7 @@ def layer_of(module: str) -> str:
 def wrong_imports(source: str, module: str, *, is_package: bool = False) -> list[str]:
     """Return the modules of labkit that `module` must not import: higher layers, or neighbours in its own."""
     own = layer_of(module)
-    targets = (
-        m for m in imported_modules(source, module, is_package=is_package) if m.split(".")[0] == "labkit"
-    )
+    targets = (m for m in imported_modules(source, module, is_package=is_package) if m.split(".")[0] == "labkit")
     return sorted({m for m in targets if layer_of(m) != own and LAYERS[layer_of(m)] >= LAYERS[own]})
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+from labkit.errors import LabError
 from labkit.real.drill import SEND_REFUND, drill
 from labkit.runs import Run, Verdict
 
@@ -11,14 +14,17 @@ EXPECTED = (
 )
 
 
-def run_demo() -> int:
+def run_demo(play: Callable[..., Run] = drill) -> int:
     """Kill a worker between a refund and its record, recover in two ways, and show what the ledgers say.
+
+    Args:
+        play: plays one run, as `drill` does.
 
     Returns:
         0 if blind replay ended `duplicated` and the same key `exactly once`, each after a real kill; else 1.
     """
     print('The task: "refund order 1042 and tell the customer". Every worker is a process of its own.')
-    as_expected = [_play(*case) for case in EXPECTED]
+    as_expected = [_as_expected(play, *case) for case in EXPECTED]
     print()
     if all(as_expected):
         print("Same crash, same database, same remotes. The difference is one line: the key of the request.")
@@ -27,9 +33,13 @@ def run_demo() -> int:
     return 1
 
 
-def _play(policy: str, story: str, expected: Verdict) -> bool:
+def _as_expected(play: Callable[..., Run], policy: str, story: str, expected: Verdict) -> bool:
     print(f"\n{policy}: {story}")
-    run = drill(policy, SEND_REFUND, tell=lambda line: print(f"  {line}", flush=True))
+    try:
+        run = play(policy, SEND_REFUND, tell=lambda line: print(f"  {line}", flush=True))
+    except LabError as error:
+        print(f"  this went wrong: {error}")
+        return False
     for line in ledger_lines(run):
         print(f"  {line}")
     print(f"  verdict: {run.verdict}")
@@ -38,9 +48,10 @@ def _play(policy: str, story: str, expected: Verdict) -> bool:
 
 def ledger_lines(run: Run) -> list[str]:
     """Say what the remotes' ledgers show, a line an operation: how often each really happened."""
-    remotes = {operation.id: operation.remote for operation in run.task.operations}
-    times = {0: "never", 1: "once", 2: "twice"}
-    return [
-        f"the ledger of {remotes[operation_id] + ':':<10}{operation_id} happened {times.get(count, f'{count} times')}"
-        for operation_id, count in run.effects
-    ]
+    counts, times = dict(run.effects), {0: "never", 1: "once", 2: "twice"}
+    lines = []
+    for operation in run.task.operations:
+        count = counts.get(operation.id, 0)
+        often = times.get(count, f"{count} times")
+        lines.append(f"the ledger of {operation.remote + ':':<10}{operation.id} happened {often}")
+    return lines

@@ -1,22 +1,17 @@
-"""Checks: an answer is tried in a process of its own that can be killed, so a check never raises and never hangs."""
+"""Checks: an answer is tried in processes of its own that can be killed, so a check never raises and never hangs."""
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import cloudpickle
-
 from labkit.course.exercises import exercise
+from labkit.course.submission import NotAttempted, Submission, Unfit, in_words
 from labkit.course.trials import Trial
+from labkit.errors import LabError
 
 CHECK_SECONDS = 10.0
-MAX_STORY_LINES = 40
-MARKER = b"\n--trial--\n"
 
 
 @dataclass(frozen=True)
@@ -57,17 +52,20 @@ class CheckResult:
     def __str__(self) -> str:
         if not self.attempted:
             return f"exercise {self.number}: not attempted yet"
-        if self.trial is None:
-            return f"exercise {self.number}: not passed. {self.trouble}"
-        if self.trial.passed:
+        if self.passed and self.trial is not None:
             return f"exercise {self.number}: passed. Shown: {self.trial.shown}."
-        story = [f"  {line}" for line in self.trial.story[:MAX_STORY_LINES]]
+        more = f"For {'more hints' if self.trial else 'a hint'}: hint({self.number!r})"
+        if self.trial is None:
+            return f"exercise {self.number}: not passed. {self.trouble}\n{more}"
         return "\n".join(
             [
-                f"exercise {self.number}: not passed. The smallest run that breaks it:",
-                *story,
-                f"The law that broke: {self.trial.broke}.",
-                f"For a hint: hint({self.number!r})",
+                f"exercise {self.number}: not passed. {self.trial.run}:",
+                "",
+                *self.trial.story,
+                "",
+                f"The law that broke: {self.trial.broke}",
+                f"A hint: {self.trial.hint}",
+                more,
             ]
         )
 
@@ -75,48 +73,27 @@ class CheckResult:
         return {"text/plain": str(self)}
 
 
-def check(number: str, answer: Callable[..., Any]) -> CheckResult:
+def check(number: str, answer: Callable[..., Any], seconds: float = CHECK_SECONDS) -> CheckResult:
     """Try an answer in every way that its exercise knows.
 
     Args:
         number: the exercise, such as `0.1`.
-        answer: the student's function. It runs in a child process, so nothing that it does reaches this one.
+        answer: the student's function. It runs in child processes, so nothing that it does reaches this one. That
+            guards against accidents; whoever wants to fool a check of their own can.
+        seconds: how long it may run.
 
     Returns:
-        The result; it is never an exception, whatever the answer does, and comes within about `CHECK_SECONDS`.
+        The result; it is never an exception, whatever the answer does, and comes within about `seconds`.
 
     Raises:
         InvalidInput: there is no such exercise.
     """
-    number = exercise(number).number
+    asked = exercise(number)
     try:
-        parcel = cloudpickle.dumps((number, answer))
-    except Exception as error:  # whatever a student's object does when it is pickled
-        return CheckResult(number, True, trouble=f"The answer cannot be handed over: {in_words(error)}.")
-    try:
-        done = subprocess.run(
-            [sys.executable, "-m", "labkit.course.child"],
-            input=parcel,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            timeout=CHECK_SECONDS,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        return CheckResult(number, True, trouble=f"It was still running after {CHECK_SECONDS:g} seconds: a loop?")
-    return _result(number, done)
-
-
-def _result(number: str, done: subprocess.CompletedProcess[bytes]) -> CheckResult:
-    _, marker, parcel = done.stdout.rpartition(MARKER)
-    if not marker:
-        trouble = "Its process ended before the check did: sys.exit or os._exit in the answer?"
-        return CheckResult(number, True, trouble=trouble)
-    found = json.loads(parcel)
-    trial = None if found["trial"] is None else Trial(**found["trial"])
-    return CheckResult(number, found["attempted"], trial, found["trouble"])
-
-
-def in_words(error: BaseException) -> str:
-    """Say an error's kind and text in one line."""
-    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+        return CheckResult(asked.number, True, asked.trial(Submission(answer, seconds)))
+    except NotAttempted:
+        return CheckResult(asked.number, False)
+    except Unfit as unfit:
+        return CheckResult(asked.number, True, trouble=str(unfit))
+    except (LabError, OSError) as error:  # no room on the disk, no process to be had
+        return CheckResult(asked.number, True, trouble=f"The check itself could not be run: {in_words(error)}.")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from labkit.course.key_trials import try_key
+from labkit.course.submission import Submission
 from labkit.course.trials import Trial
 from labkit.errors import InvalidInput
 
@@ -20,13 +20,13 @@ class Exercise:
     Args:
         number: as in the notebooks, such as `0.1`.
         title: in a few words.
-        trial: tries an answer in every way that the exercise knows; runs in a process of its own.
+        trial: tries an answer in every way that the exercise knows, running it in processes of its own.
         hints: three, the last nearly the answer.
     """
 
     number: str
     title: str
-    trial: Callable[[Callable[..., Any]], Trial]
+    trial: Callable[[Submission], Trial]
     hints: tuple[str, str, str]
 
 
@@ -38,7 +38,7 @@ EXERCISES: Mapping[str, Exercise] = {
             "one refund, whatever happens",
             try_key,
             (
-                "Compare the keys of the first and the second sending: the remote can only recognise what is the same.",
+                "Call your function by hand: for two attempts at one operation, and for two operations. What must be equal?",
                 "The operation is the same on every attempt; which of the two arguments says so?",
                 "Return operation_id alone: a new attempt, a clock or a random number must not get into the key.",
             ),

@@ -1,102 +1,219 @@
-"""Exercise 0.1: try a rule for idempotency keys at every crash point of two refunds at one remote."""
+"""Exercise 0.1: try a rule for idempotency keys at every crash point of three refunds at one remote."""
 
 from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from labkit.agent import REMOTES, plan
+from labkit.agent import REMOTES
+from labkit.course.submission import Submission, Unfit, what_it_did
 from labkit.course.trials import Trial
-from labkit.errors import InvalidInput, SimulatedCrash
+from labkit.errors import SimulatedCrash
 from labkit.policies import SAME_KEY, Policy
+from labkit.records import Operation, PlannedOperation, Task
 from labkit.remote import RemoteService
+from labkit.retries import Budget
 from labkit.seams import Boundary, ManualClock, Point, crash_at, no_boundary
+from labkit.show.tables import TextTable
+from labkit.show.timeline import DITTO
 from labkit.states import State
 from labkit.store import TaskStore
 from labkit.wire import Remote
 from labkit.worker import Worker
 
-ORDERS = {"task-1": 1042, "task-2": 1043}
-"""Two orders of the same worth, refunded at the same remote: a key that serves for both loses one of them."""
+REFUND = PlannedOperation("refund", "payments", {"customer": "Ada", "amount": 40})
+SHIPPING = PlannedOperation("shipping", "payments", {"customer": "Ada", "amount": 5})
+PLANS = {"task-1": (REFUND,), "task-2": (REFUND, SHIPPING)}
+"""Two tasks refund the same to the same customer, and one of them the shipping too. A key that serves for two of these
+operations loses one: silently where the bodies are the same, by a refusal where they are not."""
+
+OPERATIONS = tuple(f"{task_id}/{operation.name}" for task_id, plan in PLANS.items() for operation in plan)
+MAX_ATTEMPTS = 3
+WIDTH = 112
+HEADERS = ("who, where", "key", "the worker believes", "the database says", "the ledger shows")
+WRONG = "  <- WRONG"
+SAME = "Compare the keys of its sendings: the remote can only recognise what is the same."
+SHARED = "The remote has met this key before, on another operation. Which operations may share a key?"
+
+Keys = dict[tuple[str, str, int], str]
+"""The key by worker, operation id and number of the attempt."""
 
 
-def try_key(key_for: Callable[..., Any]) -> Trial:
-    """Run two refunds quietly, then once for each crash point, each time with a key by `key_for`.
+@dataclass(frozen=True)
+class Crossing:
+    """What can be seen at one crossing, of the operation that it is about; `key` is a letter, the same for the same."""
 
-    Args:
-        key_for: takes an operation id and the number of the attempt (from 1), returns the key.
+    where: str
+    operation_id: str
+    key: str
+    believes: str
+    database: str
+    count: int
+    dies: bool = False
+
+
+def try_key(submission: Submission) -> Trial:
+    """Run both tasks quietly, then once for each crash point, the second worker asking for keys in another process.
 
     Raises:
-        InvalidInput: it returned something that is no key.
+        Unfit: the answer gave no key somewhere.
+        NotAttempted: it is the stub.
     """
+    keys = {
+        (f"worker-{life}", operation_id, attempt): key
+        for life in (1, 2)
+        for operation_id, attempt, key in submission.run(ask_keys, life)
+    }
     points: list[str] = []
-    tried, crashes = 0, 0
-    broke, story = _play(key_for, lambda point: points.append(point.name))
-    for point in ["", *points]:
-        if point:
-            broke, story = _play(key_for, crash_at(point))
-            crashes += 1
-        tried += 1
-        if broke:
-            return Trial(False, tried, {"crash": crashes}, broke, tuple(story))
-    shown = f"two refunds, quietly and with a crash at each of {crashes} crash points: every ledger shows one each"
-    return Trial(True, tried, {"crash": crashes}, shown=shown)
+    broken, crashes = _Run(keys, lambda point: points.append(point.name)).trial("", 1), 0
+    for tried, point in enumerate(points, start=2):
+        if broken is None:
+            run = _Run(keys, crash_at(point))
+            broken, crashes = run.trial(point, tried), crashes + run.crashes
+    if broken is not None:
+        return broken
+    bounds = f"{len(OPERATIONS)} refunds, run without a crash and with one at each of {crashes} crash points"
+    shown = f"{bounds}; the next worker is a new process; the ledger has each refund once"
+    return Trial(True, 1 + len(points), {"crash": crashes}, shown)
 
 
-def _play(key_for: Callable[..., Any], boundary: Boundary) -> tuple[str, list[str]]:
-    """Play both refunds, a second worker taking over after a crash; return what broke, and the story."""
-    clock, story = ManualClock(), list[str]()
-    with tempfile.TemporaryDirectory(prefix="recovery-lab-", ignore_cleanup_errors=True) as folder:
-        service = RemoteService(
-            Path(folder, "payments.sqlite"), "payments", REMOTES["payments"], clock, synchronous="OFF"
-        )
-        with service, TaskStore(Path(folder, "tasks.sqlite"), clock, synchronous="OFF") as store:
-            for task_id, order in ORDERS.items():
-                store.enqueue(task_id, plan(order)[:1])
-            for name in ("worker-1", "worker-2"):
-                cross = _telling(story, name, boundary if name == "worker-1" else no_boundary)
+def ask_keys(key_for: Callable[..., Any]) -> list[tuple[str, int, str]]:
+    """Ask an answer for the key of every attempt at every operation.
+
+    Args:
+        key_for: takes an operation id and the number of the attempt, counted from 1; returns the key.
+
+    Raises:
+        Unfit: it raised something, or returned something that is no key.
+    """
+    keys = []
+    for operation_id in OPERATIONS:
+        for attempt in range(1, MAX_ATTEMPTS + 1):
+            asked = f"Asked for the key of {operation_id}, attempt {attempt}, it"
+            try:
+                key = key_for(operation_id, attempt)
+            except NotImplementedError:
+                raise
+            except (Exception, SystemExit) as error:  # whatever a student's code raises is an answer to the check
+                raise Unfit(f"{asked} {what_it_did(error)}.") from None
+            if not isinstance(key, str) or not key or not key.isprintable():
+                raise Unfit(f"{asked} returned {_named(key)}. A key is text, and not empty.")
+            keys.append((operation_id, attempt, str.__str__(key)))
+    return keys
+
+
+def _named(value: object) -> str:
+    if value is None:
+        return "None (is a return missing?)"
+    if isinstance(value, str):
+        return "text that cannot be printed" if value else "empty text"
+    return f"an object of type {type(value).__name__}"
+
+
+class _Run:
+    """One run of both tasks: the first worker crosses `boundary`, the second goes on where it left off."""
+
+    def __init__(self, keys: Keys, boundary: Boundary) -> None:
+        self._keys, self._boundary, self._clock = keys, boundary, ManualClock()
+        self._letters: dict[str, str] = {}
+        self._letter = ""
+        self.crossings: list[Crossing] = []
+        self.crashes = 0
+        with tempfile.TemporaryDirectory(prefix="recovery-lab-", ignore_cleanup_errors=True) as name:
+            self._file, ledger = Path(name, "tasks.sqlite"), Path(name, "payments.sqlite")
+            service = RemoteService(ledger, "payments", REMOTES["payments"], self._clock, synchronous="OFF")
+            with service, TaskStore(self._file, self._clock, synchronous="OFF") as store:
+                self._play(store, service)
+                self.tasks = {task_id: store.get(task_id) for task_id in PLANS}
+                self.effects = {operation_id: service.effects().get(operation_id, 0) for operation_id in OPERATIONS}
+
+    def _play(self, store: TaskStore, service: RemoteService) -> None:
+        for task_id, plan in PLANS.items():
+            store.enqueue(task_id, plan, budget=Budget(max_attempts=MAX_ATTEMPTS))
+        for name, boundary in (("worker-1", self._boundary), ("worker-2", no_boundary)):
+            policy = Policy("yours", SAME_KEY.decide, partial(self._key, name))
+            cross = partial(self._cross, name, store, service, boundary)
+            with TaskStore(self._file, self._clock, cross, synchronous="OFF") as opened:
+                wire = Remote(service, boundary=cross)
+                worker = Worker(opened, {"payments": wire}, policy, name, talks=False)
                 try:
-                    _work(key_for, Path(folder), clock, service, name, cross)
+                    for task_id in PLANS:
+                        worker.run(task_id)
                 except SimulatedCrash:
-                    story.append(f"{name} dies here")
-                clock.advance(60)
-            return _broken(store, service), story
+                    self.crashes += 1
+                    self.crossings.append(
+                        replace(self.crossings[-1], where=f"!! {name} dies here", believes="", key="")
+                    )
+            self._clock.advance(60)
 
+    def _key(self, worker: str, operation_id: str, call_id: str) -> str:
+        key = self._keys[worker, operation_id, int(call_id.removeprefix("call-"))]
+        self._letter = self._letters.setdefault(key, chr(ord("A") + len(self._letters)))
+        return key
 
-def _work(
-    key_for: Callable[..., Any], folder: Path, clock: ManualClock, service: RemoteService, name: str, cross: Boundary
-) -> None:
-    def key(operation_id: str, call_id: str) -> str | None:
-        answer = key_for(operation_id, int(call_id.removeprefix("call-")))
-        if not isinstance(answer, str) or not answer:
-            raise InvalidInput("a key: text that is not empty", answer)
-        return answer
-
-    policy = Policy("yours", SAME_KEY.decide, key)
-    with TaskStore(folder / "tasks.sqlite", clock, cross, synchronous="OFF") as store:
-        worker = Worker(store, {"payments": Remote(service, boundary=cross)}, policy, name, talks=False)
-        for task_id in ORDERS:
-            worker.run(task_id)
-
-
-def _telling(story: list[str], name: str, then: Boundary) -> Boundary:
-    def cross(point: Point) -> None:
-        story.append(f"{name}: {point.name}: {point.learned}")
+    def _cross(self, worker: str, store: TaskStore, service: RemoteService, then: Boundary, point: Point) -> None:
+        task = store.get(point.subject.partition("/")[0])
+        operation = _concerned(task, point.subject)
+        key = self._letter if point.action == "send" else ""
+        count = service.effects().get(operation.id, 0)
+        seen = f"{task.state}, {operation.standing}"
+        self.crossings.append(Crossing(f"{worker}: {point.name}", operation.id, key, point.learned, seen, count))
         then(point)
 
-    return cross
+    def trial(self, point: str, tried: int) -> Trial | None:
+        """Say what this run broke, if it broke something."""
+        found = self._broken()
+        if found is None:
+            return None
+        operation, law, hint = found
+        run = (
+            f"The smallest run that breaks it has one crash, after {point}"
+            if point
+            else "It fails even without a crash"
+        )
+        return Trial(False, tried, {"crash": tried - 1}, "", run, _story(self.crossings, operation.id), law, hint)
+
+    def _broken(self) -> tuple[Operation, str, str] | None:
+        """The operation that went wrong, the law that broke with what can be seen of that, and a hint."""
+        operations = [one for task in self.tasks.values() for one in task.operations]
+        for operation in operations:
+            count = self.effects[operation.id]
+            if count > 1:
+                seen = f"The ledger shows {count} of {operation.id}."
+                return operation, f"no operation has two effects. {seen}", SAME
+        for operation in operations:
+            if self.effects[operation.id] == 0:
+                seen = f"On record {operation.id} is {operation.standing}; the ledger shows none of it."
+                return operation, f"every refund has its effect once. {seen}", SHARED
+        for task in self.tasks.values():
+            if task.state is not State.SUCCEEDED:
+                seen = f"{task.id} is {task.state}."
+                return _concerned(task, ""), f"what can be settled is settled. {seen}", SAME
+        return None
 
 
-def _broken(store: TaskStore, service: RemoteService) -> str:
-    effects = service.effects()
-    for task_id in ORDERS:
-        count = effects.get(f"{task_id}/refund", 0)
-        if count > 1:
-            return f"no operation has two effects, but the ledger shows {count} of {task_id}/refund"
-    for task_id in ORDERS:
-        if store.get(task_id).state is not State.SUCCEEDED or effects.get(f"{task_id}/refund", 0) != 1:
-            told = [answer for operation_id, _, answer in service.requests() if operation_id == f"{task_id}/refund"]
-            return f"a refund has its effect once, but {task_id}/refund has none; payments said: {told[-1]}"
-    return ""
+def _story(crossings: list[Crossing], operation_id: str) -> tuple[str, ...]:
+    """The three views of one operation as a table, and the sendings that used its keys before."""
+    own = [number for number, one in enumerate(crossings) if one.operation_id == operation_id]
+    keys = {crossings[number].key for number in own} - {""}
+    shown = [one for one in crossings[: own[-1] + 1] if one.operation_id == operation_id or one.dies or one.key in keys]
+    rows = []
+    for before, one in zip([None, *shown], shown, strict=False):
+        lost = one is shown[-1] and not one.count
+        ledger = f"{one.operation_id.partition('/')[2]} {one.count}x" if one.count else "nothing yet"
+        ledger = f"nothing{WRONG}" if lost else ledger + (WRONG if one.count > 1 else "")
+        same = before is not None and before.operation_id == one.operation_id
+        database = DITTO if same and before and before.database == one.database else one.database
+        ledger = DITTO if same and before and before.count == one.count and not lost else ledger
+        rows.append((one.where, one.key, one.believes, database, ledger))
+    return tuple(str(TextTable(HEADERS, tuple(rows), width=WIDTH)).splitlines())
+
+
+def _concerned(task: Task, subject: str) -> Operation:
+    """The operation that a crossing is about: the one named, or the one at which the task stands."""
+    named = next((one for one in task.operations if one.id == subject), None)
+    return named or task.in_doubt or task.next_operation or task.operations[-1]

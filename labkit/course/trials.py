@@ -1,4 +1,4 @@
-"""What trying an answer came to, as plain data that can leave the process it was tried in."""
+"""What trying an answer came to."""
 
 from __future__ import annotations
 
@@ -13,14 +13,18 @@ class Trial:
         passed: nothing broke.
         tried: how many runs there were.
         faults: how many faults of each kind really happened in them.
-        broke: which law the smallest failing run broke, in a sentence; empty where none did.
-        story: that run's three views, a line a crossing.
         shown: what a pass has shown, within which bounds.
+        run: which run is the smallest failing one, in a sentence; empty where none failed.
+        story: that run in its three views, as lines of text.
+        broke: the law that it broke, and what can be seen of that.
+        hint: where to look.
     """
 
     passed: bool
     tried: int
     faults: dict[str, int] = field(default_factory=dict)
-    broke: str = ""
-    story: tuple[str, ...] = ()
     shown: str = ""
+    run: str = ""
+    story: tuple[str, ...] = ()
+    broke: str = ""
+    hint: str = ""

@@ -1,8 +1,7 @@
-"""What all panels share: buttons that work once at a time, errors that are shown, and one live panel a cell."""
+"""What all panels share: buttons that work once at a time, errors that are shown, and one live panel a name."""
 
 from __future__ import annotations
 
-import base64
 import html
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -33,10 +32,11 @@ class Panel(widgets.VBox):  # type: ignore[misc]  # ipywidgets has no types
         return bundle | {"text/plain": self.said}
 
     def shut(self) -> None:
-        """Close the panel and all widgets in it, and no others (`close_all` of ipywidgets closes every widget)."""
-        inside = [self]
+        """Close the panel and all that is in it, and nothing else (`close_all` of ipywidgets closes every widget)."""
+        inside: list[Any] = [self]
         for widget in inside:
             inside.extend(getattr(widget, "children", ()))
+            inside.extend(getattr(widget, part) for part in ("layout", "style") if hasattr(widget, part))
         for widget in inside:
             widget.close()
 
@@ -44,13 +44,14 @@ class Panel(widgets.VBox):  # type: ignore[misc]  # ipywidgets has no types
 _live: dict[str, Panel] = {}
 
 
-def panel(name: str, actions: Sequence[Action], invitation: str) -> Panel:
+def panel(name: str, actions: Sequence[Action], invitation: str, working: str) -> Panel:
     """Build a panel of buttons over a place for what they show.
 
     Args:
         name: one panel of a name is alive at a time; building it again closes the one before.
         actions: the buttons.
         invitation: HTML to show before any button was pressed.
+        working: HTML to show while an action works.
 
     While an action works all buttons are disabled; they come back even after an error, and the error is shown.
     """
@@ -64,9 +65,11 @@ def panel(name: str, actions: Sequence[Action], invitation: str) -> Panel:
     def press(action: Action) -> None:
         for button in buttons:
             button.disabled = True
-        shown.value = "<p>Two processes are started and one is killed: a few seconds …</p>"
+        shown.value = working
         try:
             shown.value = action.run()
+        except KeyboardInterrupt:
+            shown.value = "<p>Interrupted.</p>"
         except Exception as error:  # a handler's error belongs to the eyes of who pressed the button
             shown.value = f"<p><b>This went wrong:</b> {html.escape(f'{type(error).__name__}: {error}')}</p>"
         finally:
@@ -76,23 +79,25 @@ def panel(name: str, actions: Sequence[Action], invitation: str) -> Panel:
     for button, action in zip(buttons, actions, strict=True):
         button.on_click(lambda _, action=action: press(action))
     box = Panel([widgets.HBox(buttons, layout=widgets.Layout(flex_flow="row wrap")), shown])
-    before = _live.pop(name, None)
-    if before is not None:
-        before.shut()
-    box.said = (
-        f"A panel with the buttons {', '.join(repr(action.label) for action in actions)}; run this cell to use it."
-    )
+    labels = ", ".join(repr(action.label) for action in actions)
+    box.said = f"A panel with the buttons {labels}; run this cell to use it."
+    if name in _live:
+        _live.pop(name).shut()
     _live[name] = box
     return box
 
 
 def run_html(run: Run) -> str:
     """Show a run as HTML: its verdict, what the ledgers show, and its timeline as a picture with a text twin."""
-    drawn = timeline(run)
-    picture = base64.b64encode(drawn.png()).decode()
     effects = "; ".join(f"<code>{html.escape(name)}</code> happened {count} &times;" for name, count in run.effects)
+    data, details = timeline(run)._repr_mimebundle_()
+    shown = {"alt": "", "width": ""} | details.get("image/png", {})
+    picture = (
+        f'<img style="max-width: 100%" width="{shown["width"]}" alt="{html.escape(str(shown["alt"]), quote=True)}" '
+        f'src="data:image/png;base64,{data["image/png"]}">'
+    )
     return (
-        f"<p><b>{html.escape(run.title)}: {run.verdict}</b>. The remote ledger shows: {effects}.</p>"
-        f'<img style="max-width: 100%" alt="{html.escape(str(drawn), quote=True)}" '
-        f'src="data:image/png;base64,{picture}">'
+        f"<p><b>{html.escape(run.title)}: {run.verdict}</b>. The remote ledger shows: {effects or 'nothing'}.</p>"
+        f"{picture if 'image/png' in data else ''}"
+        f"<details><summary>The same as text</summary><pre>{html.escape(data['text/plain'])}</pre></details>"
     )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -23,11 +22,17 @@ SEND_REFUND = f"send {TASK_ID}/refund"
 
 
 class DrillFailed(LabError):
-    """A worker process ended in a way that the drill did not ask for. Fields: `exit_code`, `said`."""
+    """A worker process ended in a way that the drill did not ask for.
 
-    def __init__(self, exit_code: int | None, said: str) -> None:
-        self.exit_code, self.said = exit_code, said
-        super().__init__(f"the worker process ended with {exit_code}: {said.strip() or 'it said nothing'}")
+    Fields: `worker`; `crash_at`, None where it was to live; `exit_code`, None where it had to be ended; `said`.
+    """
+
+    def __init__(self, worker: str, crash_at: str | None, exit_code: int | None, said: str) -> None:
+        self.worker, self.crash_at, self.exit_code, self.said = worker, crash_at, exit_code, said.strip()
+        asked = "was to end by itself" if crash_at is None else f"was to be killed after {crash_at!r}"
+        ends = {None: "was still running and had to be ended", 0: "never came past that point: it ended"}
+        found = ends.get(exit_code, f"ended with exit code {exit_code}")
+        super().__init__(f"{worker} {asked}, but {found}; it said: {self.said or 'nothing'}")
 
 
 def drill(
@@ -35,6 +40,9 @@ def drill(
     crash_at: str | Sequence[str] = SEND_REFUND,
     steps: int = 3,
     tell: Callable[[str], None] = lambda line: None,
+    *,
+    lease_seconds: float = LEASE_SECONDS,
+    life_seconds: float = LIFE_SECONDS,
 ) -> Run:
     """Play one task with real processes on real files in a temporary folder, and remove the folder.
 
@@ -43,66 +51,64 @@ def drill(
         crash_at: where the first worker is killed; or a list, one point for each life of a worker.
         steps: how many of the task's three operations to plan.
         tell: told in a line what happens, as it happens.
+        lease_seconds: how long a worker holds the task; the next one starts when that has run out.
+        life_seconds: how long a worker process may take.
 
     Returns:
         The run: its moments, the task as it ended, the effects in the ledgers, and the verdict.
 
     Raises:
-        InvalidInput: the policy is not known.
+        InvalidInput: the policy or the number of steps cannot be meant.
         DrillFailed: a worker did not start, survived its crash point, or did not end in time.
     """
     if policy not in POLICIES:
         raise InvalidInput(f"one of {', '.join(POLICIES)}", policy)
     crashes = [crash_at] if isinstance(crash_at, str) else list(crash_at)
-    with tempfile.TemporaryDirectory(prefix="recovery-lab-", ignore_cleanup_errors=True) as name:
-        with Desk(name) as desk:
-            desk.queue(steps=steps)
-            fatal = _live(desk, policy, crashes, tell)
-            moments = with_faults(read_moments(desk.folder / MOMENTS_FILE), fatal, "crash")
-            effects = tuple(sorted(desk.effects().items()))
-            title = f"{policy}, killed after: {', '.join(crashes)}" if crashes else f"{policy}, not killed"
-            return Run(title, moments, desk.store.get(TASK_ID), effects, desk.verdict())
+    title = f"{policy}, killed after: {', '.join(crashes)}" if crashes else f"{policy}, not killed"
+    options = ["--policy", policy, "--lease-seconds", str(lease_seconds)]
+    with tempfile.TemporaryDirectory(prefix="recovery-lab-", ignore_cleanup_errors=True) as name, Desk(name) as desk:
+        desk.queue(steps=steps)
+        fatal = set()
+        for life, crash in enumerate(crashes, start=1):
+            _run_worker(desk.folder, f"worker-{life}", options, crash, life_seconds)
+            tell(f"worker-{life} is killed after: {crash}")
+            fatal.add(len(read_moments(desk.folder / MOMENTS_FILE)))
+            _wait_for_lease(desk)
+        last = f"worker-{len(crashes) + 1}"
+        tell(
+            f"{last} carries the task as far as it goes: {_run_worker(desk.folder, last, options, None, life_seconds)}"
+        )
+        moments = with_faults(read_moments(desk.folder / MOMENTS_FILE), fatal, "crash")
+        return Run(title, moments, desk.store.get(TASK_ID), tuple(desk.effects().items()), desk.verdict())
 
 
-def _live(desk: Desk, policy: str, crashes: Sequence[str], tell: Callable[[str], None]) -> frozenset[int]:
-    """Let one worker live after the other, and return the numbers of the moments in which they were killed."""
-    fatal = set()
-    for life, crash in enumerate([*crashes, None], start=1):
-        name = f"worker-{life}"
-        exit_code, said = _run_worker(desk.folder, policy, name, crash)
-        if exit_code not in (KILLED if crash else {0}):
-            raise DrillFailed(exit_code, said)
-        if crash is None:
-            tell(f"{name} carries the task as far as it goes: {said.strip()}")
-            break
-        tell(f"{name} is killed after: {crash}")
-        fatal.add(len(read_moments(desk.folder / MOMENTS_FILE)))
-        _wait_for_lease(desk)
-    return frozenset(fatal)
+def _run_worker(folder: Path, name: str, options: Sequence[str], crash_at: str | None, seconds: float) -> str:
+    """Run one worker process to the end that is asked for, and return what it said.
 
-
-def _run_worker(folder: Path, policy: str, name: str, crash_at: str | None) -> tuple[int | None, str]:
-    """Run one worker process to its end, and return its exit code and what it said; None where it had to be ended."""
-    options = ["--policy", policy, "--name", name, "--lease-seconds", str(LEASE_SECONDS)]
-    crash = ["--crash-at", crash_at] if crash_at else []
-    command = [sys.executable, "-m", "labkit.real.worker", str(folder), *options, *crash]
+    Raises:
+        DrillFailed: it ended in another way, or not within `seconds`; then it has been ended.
+    """
+    command = [sys.executable, "-m", "labkit.real.worker", str(folder), "--name", name, *options]
     try:
         done = subprocess.run(
-            command,
+            command if crash_at is None else [*command, f"--crash-at={crash_at}"],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             encoding="utf-8",
-            timeout=LIFE_SECONDS,
+            errors="backslashreplace",
+            timeout=seconds,
             check=False,
         )
     except subprocess.TimeoutExpired:
-        return None, f"nothing for {LIFE_SECONDS:g} seconds"
-    return done.returncode, done.stdout
+        raise DrillFailed(name, crash_at, None, "") from None
+    if done.returncode not in ({0} if crash_at is None else KILLED):
+        raise DrillFailed(name, crash_at, done.returncode, done.stdout)
+    return done.stdout.strip()
 
 
 def _wait_for_lease(desk: Desk) -> None:
     """A dead worker still holds its lease; nobody may take the task over before it has run out."""
     task = desk.store.get(TASK_ID)
     if task.state in HELD_STATES and task.lease_expires_at is not None:
-        time.sleep(max(0.0, task.lease_expires_at - desk.clock.now()))
+        desk.clock.sleep(task.lease_expires_at - desk.clock.now())

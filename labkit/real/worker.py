@@ -8,8 +8,8 @@ import signal
 from collections.abc import Sequence
 from pathlib import Path
 
-from labkit.desk import TASK_ID, Desk
-from labkit.errors import SimulatedCrash
+from labkit.desk import TASK_ID, TASKS_FILE, Desk
+from labkit.errors import LabError, SimulatedCrash
 from labkit.policies import POLICIES
 from labkit.recorder import Recorder
 from labkit.seams import Boundary, Point, crash_at, no_boundary
@@ -36,7 +36,11 @@ def deadly(boundary: Boundary) -> Boundary:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one worker over the desk in a folder until the task is at rest; print the task's state then."""
+    """Run one worker over the desk in a folder until the task is at rest; print the task's state then.
+
+    Returns:
+        0, or 1 after an error of the lab, told in a line; it exits with 2 where the arguments cannot be meant.
+    """
     parser = argparse.ArgumentParser(prog="python -m labkit.real.worker", description=__doc__)
     parser.add_argument("folder", type=Path, help="the desk's folder")
     parser.add_argument("--policy", required=True, choices=sorted(POLICIES))
@@ -44,13 +48,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--lease-seconds", type=float, default=30.0)
     parser.add_argument("--crash-at", metavar="POINT", help="such as 'send task-1/refund'")
     options = parser.parse_args(argv)
-    if not options.folder.is_dir():
-        parser.error(f"expected the folder of a desk, found {options.folder}")
-    boundary = deadly(crash_at(options.crash_at)) if options.crash_at else no_boundary
+    if not (options.folder / TASKS_FILE).is_file():
+        parser.error(f"expected the folder of a desk, found no {TASKS_FILE} in {str(options.folder)!r}")
+    boundary = no_boundary if options.crash_at is None else deadly(crash_at(options.crash_at))
     recorder = Recorder(options.folder / MOMENTS_FILE, options.name, timed=False)
-    with Desk(options.folder, boundary=boundary, recorder=recorder) as desk:
-        desk.start(options.name)
-        print(desk.worker(POLICIES[options.policy], options.name, options.lease_seconds).run(TASK_ID))
+    try:
+        with Desk(options.folder, boundary=boundary, recorder=recorder) as desk:
+            desk.start(options.name)
+            print(desk.worker(POLICIES[options.policy], options.name, options.lease_seconds).run(TASK_ID))
+    except LabError as error:
+        print(f"{type(error).__name__}: {error}")
+        return 1
     return 0
 
 

@@ -30,7 +30,12 @@ def test_all_cells_run_and_both_buttons_show_what_the_ledger_shows(page: Page, l
     expect(shown).not_to_contain_text("duplicated")
 
     picture = shown.locator("img")
-    expect(picture).to_have_attribute("alt", re.compile("what the remote ledger shows"))
+    expect(picture).to_have_attribute("alt", re.compile(r"^Timeline: same_key, .*Verdict: exactly once\.$"))
+    twin = shown.locator("pre")
+    expect(twin).to_be_hidden()
+    shown.get_by_text("The same as text").click()
+    expect(twin).to_contain_text("what the remote ledger shows")
+    expect(twin).to_be_visible()
     assert picture.evaluate("image => image.complete && image.naturalWidth > 500")
     for name in (REPLAY, SAME_KEY):
         expect(page.get_by_role("button", name=name)).to_be_enabled()

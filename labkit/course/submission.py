@@ -1,0 +1,130 @@
+"""A student's answer, and the processes of its own in which it runs: whatever it does there, the notebook goes on."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import cloudpickle
+
+from labkit.errors import LabError
+
+PARCEL_FILE, ANSWER_FILE = "parcel", "answer.json"
+MAX_WORDS = 200
+
+
+class NotAttempted(LabError):
+    """The answer is still the untouched stub."""
+
+
+class Unfit(LabError):
+    """The answer cannot be tried to the end; the text says why, to the student."""
+
+
+class Submission:
+    """An answer on its way to be tried.
+
+    Args:
+        answer: the student's function.
+        seconds: how long all of its processes together may take.
+
+    Raises:
+        Unfit: it is no function, or cannot travel to another process.
+    """
+
+    def __init__(self, answer: Callable[..., Any], seconds: float) -> None:
+        if not callable(answer):
+            raise Unfit("The answer must be the function itself, without brackets behind its name.")
+        try:
+            self._answer = cloudpickle.dumps(answer)
+        except Exception as error:  # whatever a student's object does when it is pickled
+            raise Unfit(f"It holds something that cannot travel to another process: {in_words(error)}.") from None
+        self.seconds = seconds
+        self._deadline = time.monotonic() + seconds
+
+    def run(self, job: Callable[[Callable[..., Any]], Any], life: int = 1) -> Any:
+        """Call `job(answer)` in a new process and return its result, which JSON can hold.
+
+        Args:
+            job: a function of an importable module; it may raise `Unfit` with words for the student.
+            life: which start of the worker this is, counted from 1. As after a real restart, memory is empty, strings
+                hash differently, and the clocks have gone on.
+
+        Raises:
+            NotAttempted: the answer raised `NotImplementedError`.
+            Unfit: it raised something else, ended its process, or took too long.
+        """
+        with tempfile.TemporaryDirectory(prefix="recovery-lab-", ignore_cleanup_errors=True) as folder:
+            left = max(0.0, self._deadline - time.monotonic())
+            parcel = cloudpickle.dumps((sys.path, life, left, job, self._answer))
+            Path(folder, PARCEL_FILE).write_bytes(parcel)
+            self._run_child(folder, life, left)
+            found = _read(Path(folder, ANSWER_FILE))
+        if found.get("stub"):
+            raise NotAttempted
+        if "trouble" in found:
+            raise Unfit(found["trouble"])
+        return found["value"]
+
+    def _run_child(self, folder: str, life: int, seconds: float) -> None:
+        """Run the process to its end and leave none behind; what it prints goes nowhere, its files into `folder`."""
+        places = dict.fromkeys(("TMPDIR", "TEMP", "TMP"), folder)
+        process = subprocess.Popen(
+            [sys.executable, "-m", "labkit.course.child", folder],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            env=os.environ | places | {"PYTHONHASHSEED": str(life)},
+            start_new_session=True,
+        )
+        try:
+            process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            raise Unfit(f"It was still running after {self.seconds:g} seconds: a loop that never ends?") from None
+        finally:
+            _end(process)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End a process, and where the system knows groups of processes all that it has started."""
+    if sys.platform == "win32":
+        process.kill()
+    else:
+        with suppress(OSError):  # all have ended
+            os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def _read(file: Path) -> dict[str, Any]:
+    try:
+        found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+    except OSError:
+        return {"trouble": "Its process ended before the check did: os._exit, or a crash of Python itself?"}
+    return found
+
+
+def what_it_did(error: BaseException) -> str:
+    """Say how a student's code ended, as the rest of a sentence."""
+    return "called sys.exit" if isinstance(error, SystemExit) else f"raised {in_words(error)}"
+
+
+def in_words(error: BaseException) -> str:
+    """Say an error's kind and text in one line that is the same on every run."""
+    kind = type(error).__name__
+    try:
+        text = str(error)
+    except Exception:  # an error of the student's own making may not even be able to say what it is
+        return kind
+    text = re.sub(r" at 0x[0-9A-Fa-f]+", "", " ".join(text.split()))
+    short = text if len(text) <= MAX_WORDS else f"{text[:MAX_WORDS]} …"
+    return f"{kind}: {short}" if short else kind

@@ -1,0 +1,26 @@
+"""What many tests start from: a clock that stands still, a store in a folder of its own, and a stage to act on."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from stage import Stage
+
+from labkit.seams import ManualClock
+from labkit.store import TaskStore
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock(1000.0)
+
+
+@pytest.fixture
+def store(tmp_path: Path, clock: ManualClock) -> Iterator[TaskStore]:
+    with TaskStore(tmp_path / "tasks.sqlite", clock, synchronous="OFF") as opened:
+        yield opened
+
+
+@pytest.fixture
+def stage(store: TaskStore, clock: ManualClock) -> Stage:
+    return Stage(store, clock)

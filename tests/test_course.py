@@ -1,0 +1,437 @@
+"""Predictions, hints, and checks that neither raise nor hang, whatever an answer does."""
+
+import json
+import os
+import secrets
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import cloudpickle
+import psutil
+import pytest
+
+import labkit.policies
+from labkit.course import CheckResult, check, compare, hint
+from labkit.course.child import GRACE_SECONDS, LIFE_SECONDS
+from labkit.course.exercises import EXERCISES, exercise
+from labkit.course.submission import PARCEL_FILE, Submission, Unfit, in_words
+from labkit.course.trials import Trial
+from labkit.errors import InvalidInput
+from labkit.runs import Verdict
+from labkit.store import TaskStore
+
+cloudpickle.register_pickle_by_value(sys.modules[__name__])  # as functions of a notebook's cells travel
+
+ENDED = "Its process ended before the check did: os._exit, or a crash of Python itself?"
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder for temporary files during a test, and the current one: what is left there was left behind."""
+    folder = tmp_path / "temporary files"
+    folder.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(folder))
+    monkeypatch.chdir(folder)
+    return folder
+
+
+def operation_id(operation_id: str, attempt: int) -> str:
+    return operation_id
+
+
+def stub(operation_id: str, attempt: int) -> str:
+    raise NotImplementedError("change this line")
+
+
+def strays() -> list[psutil.Process]:
+    return psutil.Process().children(recursive=True)
+
+
+# --- predictions ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("prediction", "observed", "line"),
+    [
+        (None, 2, "no prediction yet; observed: 2"),
+        (2, 2, "predicted: 2; observed: 2; as predicted"),
+        ("2", 2, "predicted: 2; observed: 2; as predicted"),
+        (1, 2, "predicted: 1; observed: 2; a surprise"),
+        (0, 0, "predicted: 0; observed: 0; as predicted"),
+        (" Exactly Once", Verdict.EXACTLY_ONCE, "predicted:  Exactly Once; observed: exactly once; as predicted"),
+        ("lost", Verdict.DUPLICATED, "predicted: lost; observed: duplicated; a surprise"),
+    ],
+)
+def test_a_prediction_is_printed_beside_the_observation(
+    capsys: pytest.CaptureFixture[str], prediction: object, observed: object, line: str
+):
+    compare(prediction, observed)
+    assert capsys.readouterr().out == line + "\n"
+
+
+# --- hints ------------------------------------------------------------------------------------------
+
+
+def test_hints_come_in_order_and_the_last_one_again_and_again(capsys: pytest.CaptureFixture[str]):
+    hints = exercise("0.1").hints
+    assert len(set(hints)) == 3
+    for number in (1, 2, 3, 3, 3):
+        hint("0.1")
+        assert capsys.readouterr().out == f"hint {number} of 3: {hints[number - 1]}\n"
+
+
+@pytest.mark.parametrize("ask", [hint, exercise, lambda number: check(number, operation_id)])
+def test_an_unknown_exercise_is_refused_with_the_numbers_of_those_that_exist(ask: Callable[[str], object]):
+    with pytest.raises(InvalidInput, match=r"one of the exercises 0\.1.*found '9\.9'"):
+        ask("9.9")
+
+
+def test_every_exercise_has_a_title_and_three_hints_that_do_not_hold_code():
+    for number, found in EXERCISES.items():
+        assert found.number == number
+        assert found.title
+        assert all(found.hints)
+
+
+# --- what a check says ------------------------------------------------------------------------------
+
+
+def test_the_stub_is_not_attempted_yet_and_scores_nothing():
+    result = check("0.1", stub)
+    assert str(result) == "exercise 0.1: not attempted yet"
+    assert (result.attempted, result.passed, result.schedules, result.score(3)) == (False, False, 0, 0.0)
+    with pytest.raises(AssertionError, match=r"^exercise 0\.1: not attempted yet$"):
+        result.require()
+
+
+def test_a_pass_states_what_was_shown_within_which_bounds():
+    result = check("0.1", operation_id)
+    assert str(result) == (
+        "exercise 0.1: passed. Shown: 3 refunds, run without a crash and with one at each of 13 crash points; the "
+        "next worker is a new process; the ledger has each refund once."
+    )
+    assert result.trial is not None
+    assert (result.schedules, result.trial.faults) == (14, {"crash": 13})
+    assert result.score(3) == 3.0
+
+
+def test_a_failure_shows_the_smallest_run_in_three_views_the_law_and_a_hint():
+    result = check("0.1", lambda operation_id, attempt: f"{operation_id}/{attempt}")
+    assert str(result).splitlines() == [
+        "exercise 0.1: not passed. The smallest run that breaks it has one crash, after send task-1/refund:",
+        "",
+        "who, where                      key  the worker believes       the database says    the ledger shows",
+        "------------------------------  ---  ------------------------  -------------------  -------------------",
+        "worker-1: claim task-1               running v2, token 1       running, pending     nothing yet",
+        'worker-1: intend task-1/refund       about to send, attempt 1  running, in doubt    "',
+        'worker-1: send task-1/refund    A    applied: payments-1       "                    refund 1x',
+        '!! worker-1 dies here                                          "                    "',
+        'worker-2: take_over task-1           uncertain v4, token 2     uncertain, in doubt  "',
+        'worker-2: intend task-1/refund       about to send, attempt 2  "                    "',
+        'worker-2: send task-1/refund    B    applied: payments-2       "                    refund 2x  <- WRONG',
+        'worker-2: settle task-1/refund       applied (key)             queued, done         "',
+        'worker-2: claim task-1               running v7, token 3       running, done        "',
+        'worker-2: succeed task-1             succeeded v8, token 3     succeeded, done      "',
+        "",
+        "The law that broke: no operation has two effects. The ledger shows 2 of task-1/refund.",
+        "A hint: Compare the keys of its sendings: the remote can only recognise what is the same.",
+        "For more hints: hint('0.1')",
+    ]
+    assert result.schedules == 4
+
+
+def test_an_answer_that_fails_without_a_crash_is_told_so_and_shown_who_had_its_key():
+    result = check("0.1", lambda operation_id, attempt: "refund")
+    assert str(result).splitlines() == [
+        "exercise 0.1: not passed. It fails even without a crash:",
+        "",
+        "who, where                          key  the worker believes         the database says  the ledger shows",
+        "----------------------------------  ---  --------------------------  -----------------  -----------------",
+        "worker-1: send task-1/refund        A    applied: payments-1         running, in doubt  refund 1x",
+        "worker-1: claim task-2                   running v2, token 1         running, pending   nothing yet",
+        'worker-1: intend task-2/refund           about to send, attempt 1    running, in doubt  "',
+        'worker-1: send task-2/refund        A    applied before: payments-1  "                  "',
+        "worker-1: checkpoint task-2/refund       result on record            running, done      nothing  <- WRONG",
+        "",
+        "The law that broke: every refund has its effect once. On record task-2/refund is done; the ledger shows none "
+        "of it.",
+        "A hint: The remote has met this key before, on another operation. Which operations may share a key?",
+        "For more hints: hint('0.1')",
+    ]
+    assert result.schedules == 1
+
+
+def test_a_random_answer_is_answered_with_the_same_words_every_time():
+    assert len({str(check("0.1", lambda operation_id, attempt: secrets.token_hex())) for _ in range(2)}) == 1
+
+
+def test_a_notebook_shows_a_result_as_plain_text_alone():
+    result = CheckResult("0.1", True, Trial(True, 1, shown="nothing"))
+    assert result._repr_mimebundle_() == {"text/plain": "exercise 0.1: passed. Shown: nothing."}
+
+
+def test_a_check_of_a_usual_answer_takes_less_than_five_seconds():
+    started = time.monotonic()
+    check("0.1", operation_id)
+    assert time.monotonic() - started < 5
+
+
+def test_a_check_works_on_another_thread():
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(check, "0.1", operation_id).result().passed
+
+
+# --- hostile answers --------------------------------------------------------------------------------
+
+
+def loop(operation_id: str, attempt: int) -> str:
+    while True:
+        pass
+
+
+def loop_that_swallows_interrupts(operation_id: str, attempt: int) -> str:
+    while True:
+        try:
+            time.sleep(60)
+        except BaseException:  # noqa: BLE001, RUF100
+            continue
+
+
+def recursion(operation_id: str, attempt: int) -> str:
+    return recursion(operation_id, attempt)
+
+
+def exit_by_sys(operation_id: str, attempt: int) -> str:
+    sys.exit(0)
+
+
+def exit_by_os(operation_id: str, attempt: int) -> str:
+    os._exit(0)
+
+
+def kill_myself(operation_id: str, attempt: int) -> str:
+    os.kill(os.getpid(), 9)
+    return operation_id
+
+
+def interrupt(operation_id: str, attempt: int) -> str:
+    raise KeyboardInterrupt
+
+
+class Mute(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("not even that")
+
+
+def raise_what_cannot_speak(operation_id: str, attempt: int) -> str:
+    raise Mute
+
+
+def raise_an_address(operation_id: str, attempt: int) -> str:
+    raise ValueError(f"{object()} and\n  more")
+
+
+def return_an_object(operation_id: str, attempt: int) -> Any:
+    return object()
+
+
+async def return_a_coroutine(operation_id: str, attempt: int) -> str:
+    return operation_id
+
+
+ASKED = "Asked for the key of task-1/refund, attempt 1, it"
+
+
+@pytest.mark.parametrize(
+    ("answer", "seconds", "trouble"),
+    [
+        (loop, 1, "It was still running after 1 seconds: a loop that never ends?"),
+        (loop_that_swallows_interrupts, 1, "It was still running after 1 seconds: a loop that never ends?"),
+        (recursion, 10, f"{ASKED} raised RecursionError: maximum recursion depth exceeded."),
+        (exit_by_sys, 10, f"{ASKED} called sys.exit."),
+        (exit_by_os, 10, ENDED),
+        (kill_myself, 10, ENDED),
+        (interrupt, 10, "It raised KeyboardInterrupt."),
+        (raise_what_cannot_speak, 10, f"{ASKED} raised Mute."),
+        (raise_an_address, 10, f"{ASKED} raised ValueError: <object object> and more."),
+        (return_an_object, 10, f"{ASKED} returned an object of type object. A key is text, and not empty."),
+        (return_a_coroutine, 10, f"{ASKED} returned an object of type coroutine. A key is text, and not empty."),
+        (None, 10, "The answer must be the function itself, without brackets behind its name."),
+        ("task-1/refund", 10, "The answer must be the function itself, without brackets behind its name."),
+    ],
+    ids=lambda value: getattr(value, "__name__", None),
+)
+def test_a_hostile_answer_gets_a_clear_message_in_time_and_leaves_nothing(
+    place: Path, capfd: pytest.CaptureFixture[str], answer: Any, seconds: float, trouble: str
+):
+    started = time.monotonic()
+    result = check("0.1", answer, seconds)
+    assert result.trouble == trouble
+    assert (result.attempted, result.passed) == (True, False)
+    assert str(result) == f"exercise 0.1: not passed. {result.trouble}\nFor a hint: hint('0.1')"
+    assert time.monotonic() - started < 9
+    assert strays() == []
+    assert list(place.iterdir()) == []
+    assert capfd.readouterr() == ("", "")
+
+
+def print_megabytes(operation_id: str, attempt: int) -> str:
+    for stream in (sys.stdout, sys.stderr):
+        print("x" * 3_000_000, file=stream)
+        os.write(stream.fileno(), b"x" * 3_000_000)
+    return operation_id
+
+
+def close_the_streams(operation_id: str, attempt: int) -> str:
+    if not sys.stdout.closed:
+        sys.stdout.close()
+        sys.stderr.close()
+        os.closerange(0, 3)
+    return operation_id
+
+
+def start_a_thread_that_never_ends(operation_id: str, attempt: int) -> str:
+    threading.Thread(target=threading.Event().wait).start()
+    return operation_id
+
+
+def litter(operation_id: str, attempt: int) -> str:
+    import tempfile
+
+    tempfile.mkdtemp()
+    return operation_id
+
+
+def break_labkit(operation_id: str, attempt: int) -> str:
+    import labkit.policies
+    import labkit.store
+
+    labkit.store.TaskStore.claim = None  # type: ignore[method-assign,assignment]
+    labkit.policies.POLICIES.clear()  # type: ignore[attr-defined]
+    json.dumps = None  # type: ignore[assignment]
+    return operation_id
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [print_megabytes, close_the_streams, start_a_thread_that_never_ends, litter],
+    ids=lambda answer: answer.__name__,
+)
+def test_a_strange_answer_that_is_right_passes_and_leaves_nothing(
+    place: Path, capfd: pytest.CaptureFixture[str], answer: Any
+):
+    assert check("0.1", answer).passed
+    assert strays() == []
+    assert list(place.iterdir()) == []
+    assert capfd.readouterr() == ("", "")
+
+
+def test_an_answer_that_breaks_labkit_breaks_it_for_itself_alone():
+    assert check("0.1", break_labkit).passed  # the key is right, and the runs are played out of its reach
+    assert callable(TaskStore.claim)
+    assert callable(json.dumps)
+    assert labkit.policies.POLICIES
+    assert check("0.1", operation_id).passed
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows knows no groups of processes")
+@pytest.mark.parametrize("seconds", [2, 10], ids=["in a loop", "and returns"])
+def test_a_process_that_an_answer_has_started_ends_with_the_check(tmp_path: Path, seconds: int):
+    noted = tmp_path / "pid"
+
+    def answer(operation_id: str, attempt: int) -> str:
+        if not noted.exists():
+            child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+            noted.write_text(str(child.pid))
+        while seconds == 2:
+            pass
+        return operation_id
+
+    assert check("0.1", answer, seconds).passed == (seconds == 10)
+    pid = int(noted.read_text())
+    deadline = time.monotonic() + 5
+    while psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE:
+        assert time.monotonic() < deadline
+
+
+def test_a_process_whose_check_is_gone_ends_by_itself(tmp_path: Path):
+    parcel = cloudpickle.dumps(
+        (sys.path, 1, 0.1 - GRACE_SECONDS, lambda answer: answer("", 0), cloudpickle.dumps(loop))
+    )
+    (tmp_path / PARCEL_FILE).write_bytes(parcel)
+    orphan = subprocess.Popen([sys.executable, "-m", "labkit.course.child", str(tmp_path)])
+    try:
+        assert orphan.wait(30) == 1
+    finally:
+        orphan.kill()
+
+
+class Sticky:
+    def __reduce__(self) -> Any:
+        raise ZeroDivisionError("no")
+
+
+@pytest.mark.parametrize(
+    ("held", "why"),
+    [(threading.Lock(), "TypeError: cannot pickle"), (Sticky(), "ZeroDivisionError: no"), (iter([]).__next__, "")],
+    ids=["lock", "refuses", "iterator"],
+)
+def test_a_closure_over_what_cannot_travel_is_told_so(held: Any, why: str):
+    result = check("0.1", lambda operation_id, attempt: str(held))
+    assert result.trouble.startswith(f"It holds something that cannot travel to another process: {why}") or not why
+    assert not result.passed
+
+
+def test_an_answer_from_a_module_of_the_students_own_passes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    (tmp_path / "my_own_keys.py").write_text("def key(operation_id, attempt):\n    return operation_id\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    import my_own_keys  # type: ignore[import-not-found]
+
+    assert check("0.1", my_own_keys.key).passed
+    (tmp_path / "my_own_keys.py").unlink()
+    trouble = check("0.1", my_own_keys.key).trouble
+    assert trouble == "It raised ModuleNotFoundError: No module named 'my_own_keys'."
+
+
+# --- another life -----------------------------------------------------------------------------------
+
+
+def read_all_clocks(answer: Callable[..., Any]) -> list[Any]:
+    import datetime
+
+    moments = [time.time(), time.time_ns() / 1e9, time.monotonic(), time.perf_counter_ns() / 1e9]
+    days = [time.strftime("%x"), time.ctime()[:10], list(time.localtime())[:3], list(time.gmtime())[:3]]
+    days += [str(datetime.date.today()), datetime.datetime.now().strftime("%x")]
+    days += [str(datetime.datetime.today())[:10], str(datetime.datetime.utcnow())[:10]]
+    return [*moments, *days]
+
+
+def test_in_the_next_life_every_clock_has_gone_on_and_strings_hash_differently():
+    submission = Submission(operation_id, 10)
+    first, second = submission.run(read_all_clocks, 1), submission.run(read_all_clocks, 2)
+    for before, after in zip(first, second, strict=True):
+        if isinstance(before, float):
+            assert LIFE_SECONDS <= after - before < LIFE_SECONDS + 60
+        else:
+            assert before != after
+    hashes = [submission.run(lambda answer: hash("task-1/refund"), life) for life in (1, 1, 2)]
+    assert hashes[0] == hashes[1] != hashes[2]
+
+
+def test_a_submission_out_of_time_is_unfit_at_once():
+    with pytest.raises(Unfit, match="still running after 0 seconds"):
+        Submission(operation_id, 0).run(read_all_clocks)
+
+
+def test_an_error_is_told_in_one_line_without_addresses():
+    assert in_words(ValueError()) == "ValueError"
+    assert in_words(ValueError("a\n  b")) == "ValueError: a b"
+    assert in_words(ValueError("<x at 0x7fA1>")) == "ValueError: <x>"
+    assert in_words(Mute()) == "Mute"
+    assert len(in_words(ValueError("x" * 10_000))) < 220

@@ -1,0 +1,97 @@
+"""`make refresh`: a notebook's outputs are rewritten, the same ones on every run."""
+
+import json
+from pathlib import Path
+
+import nbformat
+import pytest
+import refresh
+from nbclient.exceptions import CellExecutionError
+
+CELLS = (
+    "import os, sys\nprint('one')\nsys.stdout.flush()\nprint('two')",
+    "import ipywidgets\nipywidgets.IntSlider()",
+    "from labkit.show.diagram import state_diagram\nstate_diagram(lesson=0)",
+    "open('beside.txt').read()",
+    "print('three')\nprint('four', file=sys.stderr)\nprint('five')",
+)
+
+
+def written(path: Path, *sources: str) -> Path:
+    cells = [nbformat.v4.new_code_cell(source, id=f"cell-{number}") for number, source in enumerate(sources, start=1)]
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_markdown_cell("# A title", id="title"), *cells])
+    notebook.metadata["kernelspec"] = {"name": "another", "display_name": "Another", "language": "python"}
+    nbformat.write(notebook, path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def refreshed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[bytes]]:
+    """A notebook refreshed twice, and its bytes after each time."""
+    path = written(tmp_path_factory.mktemp("notebooks") / "00 prüf.ipynb", *CELLS)
+    (path.parent / "beside.txt").write_text("found", encoding="utf-8")
+    versions = []
+    for _ in range(2):
+        assert refresh.main([str(path)]) == 0
+        versions.append(path.read_bytes())
+    return path, versions
+
+
+def test_a_second_run_leaves_the_notebook_byte_for_byte_as_it_was(refreshed: tuple[Path, list[bytes]]):
+    first, second = refreshed[1]
+    assert first == second
+    assert first.endswith(b"}\n")
+    assert b"\r" not in first
+
+
+def test_nothing_but_the_notebook_is_left_behind(refreshed: tuple[Path, list[bytes]]):
+    assert sorted(file.name for file in refreshed[0].parent.iterdir()) == ["00 prüf.ipynb", "beside.txt"]
+
+
+def test_outputs_and_execution_counts_are_fresh_and_what_differs_from_run_to_run_is_gone(
+    refreshed: tuple[Path, list[bytes]],
+):
+    notebook = nbformat.read(refreshed[0], as_version=4)
+    nbformat.validate(notebook)
+    assert set(notebook.metadata) == {"kernelspec", "language_info"}
+    assert notebook.metadata.kernelspec == {"display_name": "Python 3", "language": "python", "name": "python3"}
+    printed, slider, picture, beside, streams = notebook.cells[1:]
+    assert [cell.execution_count for cell in notebook.cells[1:]] == [1, 2, 3, 4, 5]
+    assert all(not cell.metadata for cell in notebook.cells)
+    assert [output.text for output in printed.outputs] == ["one\ntwo\n"]
+    assert [set(output.data) for output in slider.outputs] == [{"text/plain"}]
+    assert set(picture.outputs[0].data) == {"text/plain", "image/png"}
+    assert beside.outputs[0].data == {"text/plain": "'found'"}  # cells run in the notebook's own folder
+    assert {output.name for output in streams.outputs} == {"stdout", "stderr"}
+
+
+def test_only_neighbouring_prints_to_the_same_stream_are_joined():
+    def stream(name: str, text: str) -> nbformat.NotebookNode:
+        return nbformat.v4.new_output("stream", name=name, text=text)
+
+    shown = nbformat.v4.new_output("display_data", data={"text/plain": "x"})
+    outputs = [stream("stdout", "a"), stream("stdout", "b"), stream("stderr", "c"), shown, stream("stdout", "d")]
+    assert refresh.joined(outputs) == [stream("stdout", "ab"), stream("stderr", "c"), shown, stream("stdout", "d")]
+    assert refresh.joined([]) == []
+
+
+def test_a_cell_that_fails_raises_and_leaves_the_file_as_it_was(tmp_path: Path):
+    path = written(tmp_path / "00.ipynb", "print('one')", "1 / 0")
+    before = path.read_bytes()
+    with pytest.raises(CellExecutionError, match="ZeroDivisionError"):
+        refresh.main([str(path)])
+    assert path.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_what_a_browser_has_stored_is_taken_out():
+    notebook = nbformat.from_dict(
+        json.loads(
+            '{"metadata": {"widgets": {"x": 1}, "toc": {}}, "cells": [{"cell_type": "code", "metadata": '
+            '{"execution": {"shell.execute_reply": "12:00"}, "tags": ["nbval-ignore-output"]}, "outputs": []}]}'
+        )
+    )
+    cleaned = refresh.cleaned(notebook)
+    assert "widgets" not in cleaned.metadata
+    assert "toc" not in cleaned.metadata
+    assert cleaned.cells[0].metadata == {"tags": ["nbval-ignore-output"]}

@@ -27,7 +27,7 @@ CURRENT = [ "$$(sed -n 2p "$(VENV)/ready")" = "$$($(PY) -c '$(SOURCE)')" ]
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help lab doctor test suite browser lint types refresh lock clean .venv set-up bare-venv
+.PHONY: help lab doctor test suite drill bench browser lint types refresh lock clean .venv set-up bare-venv
 
 help: ## this list
 	@sed -n 's/^\([a-z.-]*\):.*## /  make \1	/p' Makefile
@@ -43,6 +43,12 @@ test: suite browser ## the whole suite: package, notebooks (nbval), browser
 suite: .venv ## the suite without the browser
 	$(PY) -m pytest tests notebooks --ignore=tests/browser --ignore=tests/benchmarks \
 	  --nbval --nbval-current-env --nbval-cell-timeout=60 -n auto --dist loadscope $(FLAGS)
+
+drill: .venv ## the long searches that the suite leaves out
+	$(PY) -m pytest tests --ignore=tests/browser --ignore=tests/benchmarks -m drill -n auto $(FLAGS)
+
+bench: .venv ## how fast things are on this machine, beside other ways; a few minutes
+	for file in tests/benchmarks/bench_*.py; do $(PY) $$file || exit 1; done
 
 browser: .venv ## the browser tests, skipped where no browser is found
 	$(PY) -m pytest tests/browser $(FLAGS)

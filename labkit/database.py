@@ -1,7 +1,7 @@
-"""One SQLite file, opened with care: durability, locks, identity, and errors that say what to do.
+"""One SQLite file, used with care: one transaction a use, one connection a thread, and errors that say what to do.
 
-Sources: https://www.sqlite.org/wal.html, https://www.sqlite.org/pragma.html#pragma_synchronous,
-https://www.sqlite.org/rescode.html.
+Sources: https://www.sqlite.org/wal.html, https://www.sqlite.org/rescode.html,
+https://www.sqlite.org/howtocorrupt.html.
 """
 
 from __future__ import annotations
@@ -9,28 +9,26 @@ from __future__ import annotations
 import os
 import sqlite3
 import threading
-import time
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
-from importlib.resources import files
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Literal
+from typing import NoReturn
 
 from labkit.errors import (
     InvalidInput,
-    NotALabFile,
     StoreBusy,
     StoreClosed,
     StoreCorrupt,
+    StoreDiskError,
     StoreError,
     StoreFull,
+    StoreMoved,
     StoreNotFound,
     StoreReadOnly,
 )
+from labkit.opening import BUSY_TIMEOUT_SECONDS, Schema, Synchronous, open_file, patiently, primary_code
 
-BUSY_TIMEOUT_SECONDS = 5.0
-Synchronous = Literal["FULL", "NORMAL", "OFF"]
+__all__ = ["BUSY_TIMEOUT_SECONDS", "Database", "Schema", "Synchronous"]
 
 _BY_CODE: dict[int, type[StoreError]] = {
     sqlite3.SQLITE_BUSY: StoreBusy,
@@ -42,22 +40,15 @@ _BY_CODE: dict[int, type[StoreError]] = {
     sqlite3.SQLITE_CANTOPEN: StoreNotFound,
     sqlite3.SQLITE_CORRUPT: StoreCorrupt,
     sqlite3.SQLITE_NOTADB: StoreCorrupt,
-    sqlite3.SQLITE_IOERR: StoreError,
+    sqlite3.SQLITE_IOERR: StoreDiskError,
+    sqlite3.SQLITE_NOLFS: StoreDiskError,
+    # finer than their families:
+    sqlite3.SQLITE_IOERR_SHMSIZE: StoreFull,
+    sqlite3.SQLITE_IOERR_SHORT_READ: StoreCorrupt,
+    sqlite3.SQLITE_READONLY_DBMOVED: StoreMoved,
 }
-
-
-@dataclass(frozen=True)
-class Schema:
-    """What a file of ours looks like: its SQL file in this package, and the two numbers that SQLite keeps for us."""
-
-    sql_file: str
-    application_id: int
-    version: int
-
-    @property
-    def sql(self) -> str:
-        """The statements that create an empty file's tables."""
-        return files("labkit").joinpath(self.sql_file).read_text(encoding="utf-8")
+_CONSTRAINT_DATATYPE = 3091  # without a name before Python 3.12
+_BY_CALLER = {sqlite3.SQLITE_TOOBIG, sqlite3.SQLITE_MISMATCH, _CONSTRAINT_DATATYPE}
 
 
 class Database:
@@ -72,19 +63,22 @@ class Database:
         StoreError: one of its leaves, by SQLite's error code, with advice.
     """
 
+    journal_mode = "unknown"
+    _closed = False
+    _place: tuple[object, ...] | None = None
+
     def __init__(self, path: str | os.PathLike[str], schema: Schema, synchronous: Synchronous = "FULL") -> None:
-        if str(path) == ":memory:" or not str(path):
-            raise InvalidInput("the path of a file (memory dies with its process)", str(path))
+        if not isinstance(path, str | os.PathLike) or str(path) in ("", ":memory:") or "\0" in str(path):
+            raise InvalidInput("the path of a file (memory dies with its process)", path)
         if synchronous not in ("FULL", "NORMAL", "OFF"):
             raise InvalidInput("synchronous: FULL, NORMAL or OFF", synchronous)
         self.path = Path(path)
         self.schema = schema
         self.synchronous = synchronous
+        self._file = os.path.realpath(path)  # the same file after a change of folder
         self._opened: dict[threading.Thread, sqlite3.Connection] = {}
         self._lock = threading.Lock()
         self._process = os.getpid()
-        self._closed = False
-        self.journal_mode = "unknown"
         self.connection()
 
     def connection(self) -> sqlite3.Connection:
@@ -107,46 +101,33 @@ class Database:
         return found
 
     def _open(self) -> sqlite3.Connection:
-        connection = sqlite3.connect(
-            self.path, timeout=BUSY_TIMEOUT_SECONDS, isolation_level=None, check_same_thread=False
-        )
+        first = self._place is None
         try:
-            connection.execute("BEGIN")  # one snapshot: somebody may be creating the file right now
-            empty = self._is_empty(connection)
-            connection.execute("COMMIT")
-            for pragma in (f"synchronous = {self.synchronous}", "foreign_keys = ON"):
-                connection.execute(f"PRAGMA {pragma}")
-            self.journal_mode = _write_ahead(connection)
-            if empty:
-                self._create(connection)
-        except BaseException:
-            connection.close()
+            opened, self.journal_mode = open_file(self._file, self.schema, self.synchronous, examine=first)
+        except sqlite3.OperationalError as error:
+            if primary_code(error) == sqlite3.SQLITE_ERROR:  # nothing that we ask of a sound file is an error
+                raise StoreCorrupt(self.path.name, str(error)) from error
             raise
-        return connection
+        if first:
+            self._place = self._places()
+        return opened
 
-    def _is_empty(self, connection: sqlite3.Connection) -> bool:
-        """Tell whether the file is still empty; refuse one that is not ours."""
-        (application,) = connection.execute("PRAGMA application_id").fetchone()
-        (version,) = connection.execute("PRAGMA user_version").fetchone()
-        (tables,) = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
-        if not tables and not application:
-            return True
-        if application != self.schema.application_id:
-            raise NotALabFile(self.path.name, f"a database of another program (application id {application})")
-        if version != self.schema.version:
-            age = "an older" if version < self.schema.version else "a newer"
-            found = f"{age} lab schema, version {version} (this lab reads version {self.schema.version})"
-            raise NotALabFile(self.path.name, found)
-        return False
+    def _places(self) -> tuple[object, ...]:
+        """Which files lie at our paths now; see SQLite's "How To Corrupt", section 4."""
+        beside = ("-wal", "-shm") if self.journal_mode == "wal" else ()
+        found = [os.stat(self._file + name) for name in ("", *beside)]
+        return found[0].st_size > 0, *((one.st_dev, one.st_ino) for one in found)
 
-    def _create(self, connection: sqlite3.Connection) -> None:
-        connection.execute("BEGIN IMMEDIATE")
-        if self._is_empty(connection):  # nobody else was faster
-            for statement in _statements(self.schema.sql):
-                connection.execute(statement)
-            connection.execute(f"PRAGMA application_id = {self.schema.application_id}")
-            connection.execute(f"PRAGMA user_version = {self.schema.version}")
-        connection.execute("COMMIT")
+    def _check_place(self) -> None:
+        """A file that was deleted takes writes without a murmur, and loses them when its last user closes it."""
+        try:
+            moved = self._place is not None and self._places() != self._place
+        except OSError:
+            moved = True
+        if moved:
+            raise StoreMoved(
+                self.path.name, "the file, or -wal or -shm beside it, was deleted or replaced while in use"
+            )
 
     @contextmanager
     def write(self) -> Iterator[sqlite3.Connection]:
@@ -160,36 +141,64 @@ class Database:
 
     @contextmanager
     def read(self) -> Iterator[sqlite3.Connection]:
-        """Run the block on one snapshot of the file."""
+        """Run the block on one snapshot of the file; what cannot be read as what it should be is damaged."""
         with self._transaction("BEGIN") as connection:
-            yield connection
+            patiently(lambda: connection.execute("PRAGMA user_version"))  # takes the snapshot now
+            try:
+                yield connection
+            except ValueError as error:
+                if isinstance(error, UnicodeEncodeError):  # the caller's
+                    raise
+                raise StoreCorrupt(self.path.name, f"a row that cannot be read: {error}") from error
 
     @contextmanager
     def _transaction(self, begin: str) -> Iterator[sqlite3.Connection]:
-        connection = self.connection()
+        connection = self._idle_connection()
         with self.errors():
             try:
-                connection.execute(begin)
+                patiently(lambda: connection.execute(begin))
+                self._check_place()
                 yield connection
-                connection.execute("COMMIT")
+                patiently(lambda: connection.execute("COMMIT"))
             except BaseException:
-                if connection.in_transaction:
-                    connection.execute("ROLLBACK")
+                with suppress(sqlite3.ProgrammingError):  # closed meanwhile, and so rolled back
+                    connection.rollback()
                 raise
+
+    def _idle_connection(self) -> sqlite3.Connection:
+        """This thread's connection. A transaction left open by an interrupt is nobody's any more: close it."""
+        found = self.connection()
+        if found.in_transaction:
+            self._opened.pop(threading.current_thread()).close()
+            found = self.connection()
+        return found
 
     @contextmanager
     def errors(self) -> Iterator[None]:
         """Turn SQLite's errors into ours, by error code; a bug of ours stays a bug."""
         try:
             yield
-        except sqlite3.DatabaseError as error:
-            if self._closed:
-                raise StoreClosed(self.path.name, "closed meanwhile by another thread") from error
-            code = getattr(error, "sqlite_errorcode", None)
-            kind = None if code is None else _BY_CODE.get(code & 0xFF)
-            if kind is None:
-                raise
-            raise kind(self.path.name, str(error), error.sqlite_errorname) from error
+        except UnicodeDecodeError as error:
+            raise StoreCorrupt(self.path.name, f"text that cannot be read: {error}") from error
+        except (UnicodeEncodeError, OverflowError) as error:
+            raise InvalidInput("text and numbers that SQLite can hold", str(error)) from error
+        except sqlite3.Error as error:
+            self._say(error)
+
+    def _say(self, error: sqlite3.Error) -> NoReturn:
+        if self._closed:
+            raise StoreClosed(self.path.name, "closed meanwhile by another thread") from error
+        if str(error).startswith("Cannot operate on a closed database"):  # see `_idle_connection`
+            raise StoreClosed(self.path.name, "used again in the middle of a call") from error
+        code = getattr(error, "sqlite_errorcode", None)
+        if code in _BY_CALLER or str(error).startswith("Error binding parameter"):
+            raise InvalidInput("text and numbers that SQLite can hold", str(error)) from error
+        if code is None and isinstance(error, sqlite3.OperationalError):  # only Python's "could not decode"
+            raise StoreCorrupt(self.path.name, str(error)) from error
+        kind = None if code is None else _BY_CODE.get(code, _BY_CODE.get(code & 0xFF))
+        if kind is None:
+            raise error
+        raise kind(self.path.name, str(error), error.sqlite_errorname) from error
 
     def close(self) -> None:
         """Close the connections of all threads. A repeated call is harmless."""
@@ -202,29 +211,3 @@ class Database:
                     connection.rollback()
                 connection.close()
             self._opened.clear()
-
-
-def _write_ahead(connection: sqlite3.Connection) -> str:
-    """Ask for a write-ahead log and return the mode that was granted.
-
-    SQLite does not wait for the lock that this takes, lest two that wait block each other; so we try again.
-    """
-    deadline = time.monotonic() + BUSY_TIMEOUT_SECONDS
-    while True:
-        try:
-            (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
-            return str(mode)
-        except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
-                raise
-            time.sleep(0.01)
-
-
-def _statements(script: str) -> Iterator[str]:
-    """Split a script at complete statements, since `executescript` would commit the transaction it runs in."""
-    statement = ""
-    for line in script.splitlines(keepends=True):
-        statement += line
-        if sqlite3.complete_statement(statement):
-            yield statement
-            statement = ""

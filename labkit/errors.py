@@ -11,8 +11,10 @@
     ├── StoreError               the file, not the change: SQLite's own errors, by error code
     │   ├── StoreBusy              another writer held the file for longer than the time-out
     │   ├── StoreFull              no room was left on the disk
+    │   ├── StoreDiskError         the disk, its quota or the network failed: whether a change is there is not known
     │   ├── StoreReadOnly          the file or its folder may not be written
     │   ├── StoreNotFound          the file cannot be opened or created
+    │   ├── StoreMoved             the file was deleted or replaced while it was open
     │   ├── StoreCorrupt           the file is damaged, or is no database
     │   ├── NotALabFile            a database, but of another program or another lab schema
     │   └── StoreClosed            closed, or opened by another process
@@ -102,6 +104,14 @@ class StoreFull(StoreError):
     advice = "free some space and repeat the call; nothing of it was written"
 
 
+class StoreDiskError(StoreError):
+    """The disk, its quota or the network failed in the middle: whether the change is there is not known."""
+
+    advice = (
+        "look at free space, quota and the network folder; open the file again, and read before you repeat the call"
+    )
+
+
 class StoreReadOnly(StoreError):
     """The file or its folder may not be written; nothing was changed."""
 
@@ -112,6 +122,12 @@ class StoreNotFound(StoreError):
     """The file cannot be opened or created."""
 
     advice = "check that the folder exists and may be read and written"
+
+
+class StoreMoved(StoreError):
+    """The file was deleted or replaced while it was open; nothing more is written to it."""
+
+    advice = "close it and find out who removed it; then open what is at its place now"
 
 
 class StoreCorrupt(StoreError):

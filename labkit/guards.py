@@ -26,9 +26,7 @@ _DOUBTS = "(SELECT group_concat(operation_id, ', ') || ' in doubt' FROM in_doubt
 _ANY_DOUBT = "EXISTS (SELECT 1 FROM in_doubt WHERE task_id = :id)"
 _THIS_DOUBT = "EXISTS (SELECT 1 FROM in_doubt WHERE task_id = :id AND operation_id = :operation_id)"
 _NEXT = "(SELECT operation_id FROM next_operation WHERE task_id = :id)"
-_UNAPPROVED = (
-    "EXISTS (SELECT 1 FROM next_operation WHERE task_id = :id AND needs_approval AND approved_by IS NULL)"
-)
+_UNAPPROVED = "EXISTS (SELECT 1 FROM next_operation WHERE task_id = :id AND needs_approval AND approved_by IS NULL)"
 _SPENT = "(attempts >= max_attempts OR :earliest - first_attempt_at >= max_seconds)"
 _BUDGET = (
     "attempts || ' of ' || max_attempts || ' attempts, ' || (:earliest - coalesce(first_attempt_at, :earliest)) "
@@ -67,7 +65,8 @@ GUARDS: Mapping[Condition, Guard] = {
         f":category IN ('permission', 'invalid') OR {_SPENT}", f":category || ' after ' || {_BUDGET}"
     ),
     Condition.KEY_OUTLIVES: Guard(
-        f"{_AGE} + :longest_delivery + :longest_pause < :key_memory",
+        # below 0 is no age: a clock jumped
+        f"{_AGE} >= 0 AND {_AGE} + :longest_delivery + :longest_pause < :key_memory",
         f"coalesce('age ' || ({_AGE}) || ', key memory ' || :key_memory, 'no key memory')",
     ),
     Condition.EVIDENCE: Guard(

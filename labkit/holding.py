@@ -11,6 +11,9 @@ from labkit.records import Announcement, Attempt, Lease, Outcome, Task, checked_
 from labkit.retries import Category
 from labkit.states import Event, State
 
+LONGEST_LEASE_SECONDS = 86_400.0
+"""A day: of a worker that died nothing but time frees the task."""
+
 _ACQUIRE = "lease_owner = :worker, lease_token = lease_token + 1, lease_expires_at = :now + :lease_seconds"
 _CANDIDATES = {
     Event.CLAIM: """
@@ -48,7 +51,7 @@ class HoldingChanges(Changes):
         Args:
             task: as it was read; its version is the expected one.
             worker: a name for people; it is never compared.
-            lease_seconds: from now until others may take the task over.
+            lease_seconds: from now until others may take the task over; a day at the most.
 
         Returns:
             The lease, with a new and larger fencing token.
@@ -95,13 +98,13 @@ class HoldingChanges(Changes):
         return change.lease(worker)
 
     def _acquiring(self, worker: str, lease_seconds: float) -> dict[str, Any]:
-        seconds = checked_seconds("lease_seconds", lease_seconds)
+        seconds = checked_seconds("lease_seconds", lease_seconds, most=LONGEST_LEASE_SECONDS)
         return {"worker": checked_name("worker", worker), "lease_seconds": seconds}
 
     def renew(self, lease: Lease, lease_seconds: float = 30.0) -> Lease:
         """Hold a task for `lease_seconds` from now on, unless the lease has run out already; never for less."""
         sets = "lease_expires_at = max(lease_expires_at, :now + :lease_seconds)"
-        seconds = checked_seconds("lease_seconds", lease_seconds)
+        seconds = checked_seconds("lease_seconds", lease_seconds, most=LONGEST_LEASE_SECONDS)
         with self._change(Event.RENEW, lease, sets, lease_seconds=seconds) as change:
             pass
         return change.lease(lease.worker)

@@ -198,12 +198,18 @@ class Message:
     content: Json
 
 
+MAX_LEVELS = 100
+"""Of nesting in stored JSON: what was written at the bottom of a short stack must be readable on a long one."""
+
+
 def to_json(value: object) -> str:
     """Write a JSON object, keys sorted, so that equal values give equal text.
 
     Raises:
-        InvalidInput: for anything JSON cannot say, NaN and infinities included.
+        InvalidInput: for anything JSON cannot say, NaN and infinities included, and for more than 100 levels.
     """
+    if _deeper(value, MAX_LEVELS):
+        raise InvalidInput(f"a value that JSON can hold in {MAX_LEVELS} levels", type(value).__name__)
     try:
         text = json.dumps(value, sort_keys=True, allow_nan=False, ensure_ascii=False)
         text.encode()
@@ -212,6 +218,11 @@ def to_json(value: object) -> str:
     if not isinstance(value, dict):
         raise InvalidInput("a JSON object (a dict)", value)
     return text
+
+
+def _deeper(value: object, levels: int) -> bool:
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ()
+    return levels < 0 or any(_deeper(one, levels - 1) for one in inner)
 
 
 def checked_name(what: str, value: object) -> str:
@@ -228,7 +239,8 @@ def checked_name(what: str, value: object) -> str:
 def checked_seconds(what: str, value: object, least: float = 0.0, most: float = sys.float_info.max) -> float:
     """Return `value` as seconds if it is a number from `least` to `most`, else raise `InvalidInput`."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most:
-        raise InvalidInput(f"{what}: a finite number of seconds, {least:g} or more", value)
+        bounds = f"{least:g} or more" if most >= sys.float_info.max else f"from {least:g} to {most:g}"
+        raise InvalidInput(f"{what}: a finite number of seconds, {bounds}", value)
     return float(min(value, sys.float_info.max))
 
 

@@ -153,7 +153,7 @@ class TaskStore(HoldingChanges, DecidingChanges):
         """Read a task's history, oldest first; rows of it are never changed or deleted."""
         with self._db.read() as db:
             rows = db.execute("SELECT * FROM events WHERE task_id = ? ORDER BY seq", (task_id,)).fetchall()
-        return [Entry(*(*row[:9], json.loads(row[9]))) for row in rows]
+            return [Entry(*(*row[:9], json.loads(row[9]))) for row in rows]
 
     def say(self, task_id: str, role: str, content: Json) -> Message:
         """Add a line to the task's transcript, numbered from 1."""
@@ -184,7 +184,7 @@ class TaskStore(HoldingChanges, DecidingChanges):
         )
         with self._db.read() as db:
             rows = db.execute(query, (limit,)).fetchall()
-        return [OutboxMessage(*(*row[:3], json.loads(row[3]), *row[4:])) for row in rows]
+            return [OutboxMessage(*(*row[:3], json.loads(row[3]), *row[4:])) for row in rows]
 
     def relay(self, publish: Callable[[OutboxMessage], None], limit: int = 100) -> int:
         """Deliver waiting messages, oldest first; each at least once, by its id at most once for a careful consumer.

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import TypeVar
 
-from labkit.errors import NotSent, OutcomeUnknown, Refused, RemoteError
+from labkit.errors import NotSent, OutcomeUnknown, Refused, RemoteError, StoreClosed, StoreError
 from labkit.exchange import Receipt, Request, Standing
 from labkit.records import Json, known, to_json
 from labkit.remote import RemoteService
@@ -57,12 +57,23 @@ class Remote:
     def _call(self, call: Call, handle: Callable[[], Answer], handle_late: Callable[[], None]) -> Answer:
         delivery = known(Delivery, self._network(call))
         try:
-            answer = self._deliver(delivery, call, handle, handle_late)
+            with self._perhaps_broken(call):
+                answer = self._deliver(delivery, call, handle, handle_late)
         except RemoteError as error:
             self._boundary(Point(call.action, call.operation_id, error.reason))
             raise
         self._boundary(Point(call.action, call.operation_id, str(answer)))
         return answer
+
+    @contextmanager
+    def _perhaps_broken(self, call: Call) -> Iterator[None]:
+        """A remote that breaks down over a request, its disk full, tells its caller nothing."""
+        try:
+            yield
+        except StoreClosed:
+            raise
+        except StoreError as error:
+            raise OutcomeUnknown(self.name, call.operation_id, "the remote broke down: no answer came") from error
 
     def _deliver(
         self, delivery: Delivery, call: Call, handle: Callable[[], Answer], handle_late: Callable[[], None]

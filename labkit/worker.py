@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from labkit.agent import tool_call, tool_result
 from labkit.errors import ChangeRefused, ConditionUnmet, NotSent, OutcomeUnknown, Refused, RemoteError, StaleToken
 from labkit.exchange import Receipt
+from labkit.holding import LONGEST_LEASE_SECONDS
 from labkit.policies import Ask, Doubt, Policy, Settle
 from labkit.records import Attempt, Lease, Operation, Outcome, Task
 from labkit.retries import Backoff, Budget, Category, Move, Then, category_of, next_move
@@ -184,7 +185,7 @@ class Worker:
             return lease, False
         seconds = self.backoff.delay_seconds(attempts) if move.at is None else move.at - self.store.clock.now()
         with suppress(ConditionUnmet):  # it ran out, but nobody has taken over: the token still guards every change
-            lease = self.store.renew(lease, seconds + self.lease_seconds)
+            lease = self.store.renew(lease, min(seconds + self.lease_seconds, LONGEST_LEASE_SECONDS))
         self.store.clock.sleep(seconds)
         return lease, True
 

@@ -24,3 +24,10 @@ def store(tmp_path: Path, clock: ManualClock) -> Iterator[TaskStore]:
 @pytest.fixture
 def stage(store: TaskStore, clock: ManualClock) -> Stage:
     return Stage(store, clock)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Show what each drill counted."""
+    drills = [one for one in terminalreporter.stats.get("passed", []) if "/drills/" in one.nodeid]
+    for line in [line for one in drills for line in one.capstdout.splitlines()]:
+        terminalreporter.write_line(line)

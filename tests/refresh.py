@@ -5,6 +5,7 @@ What a run leaves behind that is not the same on the next one (time stamps, ids 
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,7 +23,7 @@ def refreshed(notebook: nbformat.NotebookNode, folder: Path) -> nbformat.Noteboo
     client = NotebookClient(
         notebook, timeout=CELL_SECONDS, kernel_name="python3", resources={"metadata": {"path": str(folder)}}
     )
-    client.execute()
+    asyncio.run(client.async_execute())  # client.execute() would leave its event loop open
     return cleaned(notebook)
 
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from labkit.records import Lease, Outcome, PlannedOperation, Task
@@ -140,7 +139,3 @@ class Stage:
 def lease_of(task: Task) -> Lease:
     """The lease with the token and version that a task's row shows, whether anybody holds it or not."""
     return Lease(task.id, "worker-1", task.lease_token, task.version, task.state, task.lease_expires_at or 0.0)
-
-
-def fresh_store(folder: Path, clock: ManualClock, **more: Any) -> TaskStore:
-    return TaskStore(folder / "tasks.sqlite", clock, synchronous="OFF", **more)

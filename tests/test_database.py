@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from labkit.database import Database, Schema, _statements
+from labkit import opening
+from labkit.database import Database, Schema
 from labkit.errors import (
     InvalidInput,
     LabError,
@@ -27,6 +28,7 @@ from labkit.errors import (
     StoreNotFound,
     StoreReadOnly,
 )
+from labkit.opening import _statements
 from labkit.remote import LEDGER
 from labkit.store import SCHEMA, TaskStore
 
@@ -66,7 +68,6 @@ def test_a_new_file_is_durable_and_says_whose_it_is(database: Database) -> None:
     assert database.journal_mode == pragma(database, "journal_mode") == "wal"
     assert pragma(database, "synchronous") == 2  # FULL
     assert pragma(database, "foreign_keys") == 1
-    assert pragma(database, "busy_timeout") == 5000
     assert pragma(database, "application_id") == SCHEMA.application_id
     assert pragma(database, "user_version") == SCHEMA.version
 
@@ -234,8 +235,8 @@ def test_a_writer_sees_what_was_written_before_it_took_the_lock(database: Databa
 
 
 @pytest.fixture
-def impatient(database: Database) -> Database:
-    database.connection().execute("PRAGMA busy_timeout = 1")
+def impatient(database: Database, monkeypatch: pytest.MonkeyPatch) -> Database:
+    monkeypatch.setattr(opening, "PATIENCE_SECONDS", 0.0)
     return database
 
 
@@ -264,12 +265,15 @@ def test_a_store_waits_for_its_turn(database: Database, path: Path) -> None:
     assert count(path) == 1
 
 
-def test_where_there_is_no_wal_a_reader_too_can_find_the_file_busy(tmp_path: Path) -> None:
+def test_where_there_is_no_wal_a_reader_too_can_find_the_file_busy(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A rollback journal, as on network homes, locks readers out while somebody commits."""
-    path = tmp_path / "tasks.sqlite"
+    TaskStore(path).close()
+    raw = sqlite3.connect(path)
+    raw.execute("PRAGMA journal_mode = DELETE")
+    raw.close()
+    monkeypatch.setattr(opening, "PATIENCE_SECONDS", 0.0)
     with TaskStore(path) as store:
-        store._db.connection().execute("PRAGMA journal_mode = DELETE")
-        store._db.connection().execute("PRAGMA busy_timeout = 1")
+        assert store.journal_mode == "delete"
         holder = sqlite3.connect(path, isolation_level=None)
         holder.execute("BEGIN EXCLUSIVE")
         calls: list[Callable[[], object]] = [

@@ -262,7 +262,8 @@ def test_a_package_resolves_its_own_relative_imports():
     assert wrong_imports("from .show import x", "labkit", is_package=True) == ["labkit.show", "labkit.show.x"]
 
 
-HEAVY = {"matplotlib", "graphviz", "ipywidgets", "IPython", "uvicorn", "numpy", "jupyter_client", "tornado"}
+HEAVY = {"matplotlib", "numpy", "PIL", "graphviz", "ipywidgets", "IPython", "jupyter_client", "tornado", "uvicorn"}
+HEAVY |= {"cloudpickle", "greenlet", "tqdm"}
 
 
 @pytest.mark.parametrize("module", ["labkit", "labkit.cli", "labkit.cli.lab"])

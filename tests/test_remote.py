@@ -109,6 +109,8 @@ def test_the_ledger_outlives_the_service_with_its_effects_keys_fences_and_late_r
 def test_a_reference_is_not_given_out_again_after_the_file_was_reopened(opened: Open) -> None:
     with opened() as service:
         service.handle(asking(1))
+    with pytest.raises(StoreClosed):
+        service.effects()
     assert opened().handle(asking(2)).reference == "payments-2"
 
 

@@ -55,13 +55,17 @@ def test_a_crash_at_no_occurrence_cannot_be_meant(occurrence: int) -> None:
 
 
 def test_a_simulated_crash_outlives_a_broad_handler() -> None:
-    survived = False
-    with pytest.raises(SimulatedCrash):
+    survived: list[Exception] = []
+
+    def careful() -> None:
         try:
             crash_at(SEND.name)(SEND)
-        except Exception:
-            survived = True
-    assert not survived
+        except Exception as error:
+            survived.append(error)
+
+    with pytest.raises(SimulatedCrash):
+        careful()
+    assert survived == []
 
 
 def test_the_plain_seams_do_nothing_and_deliver_everything() -> None:
@@ -122,8 +126,9 @@ def test_rates_that_add_up_to_1_are_taken_even_where_rounding_adds_them_up_to_mo
     assert Delivery.DELIVERED not in draws(1, rates)
 
 
-def test_no_rates_deliver_everything() -> None:
-    assert set(draws(1, {})) == {Delivery.DELIVERED}
+def test_no_rates_or_rates_of_0_deliver_everything_and_a_rate_for_delivery_itself_may_be_named() -> None:
+    assert set(draws(1, {})) == set(draws(1, {Delivery.LATE: 0.0})) == {Delivery.DELIVERED}
+    assert set(draws(1, dict.fromkeys(Delivery, 0.2))) == set(Delivery)
 
 
 @pytest.mark.parametrize(
@@ -148,6 +153,16 @@ def test_a_manual_clock_moves_only_when_told_to_and_never_back() -> None:
     clock.advance(0.5)
     clock.sleep(-50)
     assert clock.now() == 103.0
+
+
+def test_a_manual_clock_begins_at_0_and_can_begin_again_for_another_run() -> None:
+    clock = ManualClock()
+    assert clock.now() == 0.0
+    clock.advance(5)
+    clock.reset()
+    assert clock.now() == 0.0
+    clock.reset(7)
+    assert clock.now() == 7.0
 
 
 def test_a_system_clock_tells_seconds_since_1970_and_does_not_wait_for_a_time_that_is_past() -> None:

@@ -147,12 +147,23 @@ def test_a_zombies_every_call_is_refused_as_a_lost_lease(call: str, state: State
     assert stage.rows() == before
 
 
-def test_a_lease_can_reach_as_far_as_numbers_do(stage: Stage) -> None:
-    lease = stage.store.claim(stage.queued(), "worker-1", 1.7e308)
-    stage.clock.advance(1e300)
+def test_a_lease_can_reach_as_far_as_a_day(stage: Stage) -> None:
+    lease = stage.store.claim(stage.queued(), "worker-1", 86_400)
+    stage.clock.advance(86_399)
     refusal_of(lambda: stage.store.take_over(stage.task, "worker-2"), Condition.LEASE_EXPIRED)
     assert stage.store.claim_next("worker-2") is None
-    assert stage.store.renew(lease, 1.7e308).expires_at >= 1.7e308
+    assert stage.store.renew(lease, 86_400).expires_at == 1000 + 86_399 + 86_400
+
+
+def test_a_lease_of_more_than_a_day_is_refused_since_nothing_but_time_would_free_the_task(stage: Stage) -> None:
+    task = stage.queued()
+    with pytest.raises(InvalidInput, match="lease_seconds: a finite number of seconds, from 0 to 86400"):
+        stage.store.claim(task, "worker-1", 86_401)
+    with pytest.raises(InvalidInput, match="lease_seconds"):
+        stage.store.claim_next("worker-1", 86_401)
+    lease = stage.store.claim(task, "worker-1")
+    with pytest.raises(InvalidInput, match="lease_seconds"):
+        stage.store.renew(lease, 86_401)
 
 
 def test_a_lease_of_no_length_can_be_taken_over_at_once(stage: Stage) -> None:
@@ -168,7 +179,7 @@ def test_what_is_no_span_of_seconds_is_no_lease(seconds: object, stage: Stage) -
     task = stage.queued()
     before = stage.rows()
     for call in (stage.store.claim, stage.store.take_over):
-        with pytest.raises(InvalidInput, match="lease_seconds: a finite number of seconds, 0 or more"):
+        with pytest.raises(InvalidInput, match="lease_seconds: a finite number of seconds, from 0"):
             call(task, "worker-1", seconds)  # type: ignore[arg-type]
     with pytest.raises(InvalidInput, match="lease_seconds"):
         stage.store.claim_next("worker-1", seconds)  # type: ignore[arg-type]

@@ -8,7 +8,18 @@ from typing import Any
 
 import pytest
 
-from labkit.errors import InvalidInput, NotSent, OutcomeUnknown, Refused, RemoteError, SimulatedCrash
+from labkit.errors import (
+    InvalidInput,
+    NotSent,
+    OutcomeUnknown,
+    Refused,
+    RemoteError,
+    SimulatedCrash,
+    StoreBusy,
+    StoreClosed,
+    StoreError,
+    StoreFull,
+)
 from labkit.exchange import Receipt, Refusal, Request, Standing
 from labkit.remote import Capabilities, RemoteService
 from labkit.seams import Call, Delivery, ManualClock, Network, Point, scripted
@@ -149,7 +160,7 @@ def test_the_boundary_is_crossed_once_a_call_after_its_effect_and_before_the_cal
     def call() -> Receipt | Standing:
         return remote.send(REFUND, {}, "r-1") if action == "send" else remote.query(REFUND)
 
-    kind, text = outcome(call)
+    _, text = outcome(call)
     ((point, effects),) = crossed
     assert point == Point(action, REFUND, text)
     assert effects == service.effects()
@@ -195,6 +206,26 @@ def test_a_death_inside_the_remote_passes_untouched_and_the_ledger_keeps_nothing
     assert crossed == []
     assert service.effects() == {}
     assert service.requests() == []
+
+
+@pytest.mark.parametrize("error", [StoreFull, StoreBusy])
+def test_a_remote_that_breaks_down_over_a_request_tells_its_caller_nothing(make: Make, error: type[StoreError]) -> None:
+    crossed: list[Point] = []
+
+    def gate(request: Request) -> Refusal | None:
+        raise error("payments.sqlite", "disk I/O error")
+
+    with pytest.raises(OutcomeUnknown, match="no answer came"):
+        Remote(make(gate=gate), boundary=crossed.append).send(REFUND, {}, "r-1")
+    assert [point.name for point in crossed] == [f"send {REFUND}"]
+
+
+def test_a_remote_whose_ledger_was_closed_is_a_mistake_of_the_program_and_not_a_fault_of_the_wire(make: Make) -> None:
+    service, crossed = make(), []
+    service.close()
+    with pytest.raises(StoreClosed):
+        Remote(service, boundary=crossed.append).send(REFUND, {}, "r-1")
+    assert crossed == []
 
 
 @pytest.mark.parametrize("body", [[1], "text", None, {"n": float("nan")}, {"x": object()}])

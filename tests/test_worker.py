@@ -210,6 +210,20 @@ def test_a_budget_of_time_lets_no_attempt_begin_after_it(opened: Opened, max_sec
     assert outcomes(played.task) == [Outcome.REFUSED] * sendings
 
 
+def test_a_replay_that_finds_its_attempts_spent_fails_without_another_sending(opened: Opened) -> None:
+    played = opened().play(BLIND_REPLAY, ONE, network=attempts(Delivery.REQUEST_LOST, up_to=9), budget=Budget(2))
+    assert (played.task.state, played.task.error_category) == (State.FAILED, "transient")
+    assert outcomes(played.task) == [Outcome.NOT_APPLIED] * 2
+    assert played.verdict is Verdict.STOPPED_CLEAN
+
+
+def test_a_replay_that_finds_its_time_spent_fails_without_another_sending(opened: Opened) -> None:
+    played = opened().play(BLIND_REPLAY, ONE, ("intend refund",), budget=Budget(9, 30.0))
+    assert (played.task.state, len(played.task.operations[0].attempts)) == (State.FAILED, 1)
+    played = opened().play(BLIND_REPLAY, ONE, ("intend refund",), budget=Budget(9, 30.001))
+    assert (played.task.state, len(played.task.operations[0].attempts)) == (State.SUCCEEDED, 2)
+
+
 def test_a_budget_of_time_counts_from_the_intent_even_where_the_refusal_was_slow(opened: Opened) -> None:
     stage = opened()
 
@@ -298,6 +312,7 @@ def test_a_resend_that_times_out_is_not_repeated_without_a_pause(opened: Opened)
     stage = opened(idempotency_keys=True)
     played = stage.play(BY_CAPABILITY, ONE, network=attempts(Delivery.REQUEST_LOST, up_to=3))
     assert [attempt.sent_at for attempt in played.task.operations[0].attempts] == [0.0, 0.0, 2.0, 6.0]
+    assert outcomes(played.task) == [None] * 4  # an answer by the key settles the operation, not the lost sendings
 
 
 def test_waiting_holds_the_lease_for_as_long_as_the_wait_and_longer(opened: Opened) -> None:
@@ -454,6 +469,27 @@ def test_a_cancel_that_comes_between_reading_and_claiming_is_carried_out_at_once
 
     assert Slow(stage.store, stage.remotes, ASK_PERSON).run(task.id) is State.CANCELLED
     assert stage.effects(task.id) == {}
+
+
+def test_a_cancel_that_comes_between_reading_and_intending_is_in_time(opened: Opened) -> None:
+    stage = opened()
+    task = stage.enqueue()
+
+    class Cancelling:
+        """A store on which somebody cancels just after the holder of the lease has read the task."""
+
+        def __getattr__(self, name: str) -> object:
+            return getattr(stage.store, name)
+
+        def get(self, task_id: str) -> Task:
+            read = stage.store.get(task_id)
+            if read.state is State.RUNNING and not read.cancel_requested:
+                stage.store.request_cancel(task_id, "Ada")
+            return read
+
+    worker = replace(stage.worker(ASK_PERSON), store=Cancelling())  # type: ignore[arg-type]
+    assert worker.run(task.id) is State.CANCELLED
+    assert (outcomes(stage.store.get(task.id)), stage.effects(task.id)) == ([], {})
 
 
 def test_two_workers_that_both_cancel_agree(opened: Opened) -> None:

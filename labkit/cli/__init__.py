@@ -100,8 +100,19 @@ def _run_doctor(options: argparse.Namespace) -> int:
     return run_doctor(as_json=options.json)
 
 
+def _accept_matrix(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help="print the cells as JSON")
+
+
+def _run_matrix(options: argparse.Namespace) -> int:
+    from labkit.cli.matrix import run_matrix
+
+    return run_matrix(as_json=options.json)
+
+
 COMMANDS = (
     Command("open", "open the notebooks in JupyterLab", _accept_open, _run_open),
     Command("demo", "show one crash and its recovery in the terminal", _accept_nothing, _run_demo),
+    Command("matrix", "show what becomes of a refund, by crash point, remote and policy", _accept_matrix, _run_matrix),
     Command("doctor", "check this set-up and say what to mend", _accept_doctor, _run_doctor),
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +13,8 @@ from labkit.course.trials import Trial
 from labkit.errors import LabError
 
 CHECK_SECONDS = 10.0
+WIDTH = 96
+"""Characters a line: what the page of a notebook has room for on a projector."""
 
 
 @dataclass(frozen=True)
@@ -50,24 +53,16 @@ class CheckResult:
         return float(points) if self.passed else 0.0
 
     def __str__(self) -> str:
+        head = f"exercise {self.number}: {'passed' if self.passed else 'not passed'}."
+        more = f'For {"more hints" if self.trial else "a hint"}: from labkit.course import hint; hint("{self.number}")'
         if not self.attempted:
             return f"exercise {self.number}: not attempted yet"
-        if self.passed and self.trial is not None:
-            return f"exercise {self.number}: passed. Shown: {self.trial.shown}."
-        more = f"For {'more hints' if self.trial else 'a hint'}: hint({self.number!r})"
         if self.trial is None:
-            return f"exercise {self.number}: not passed. {self.trouble}\n{more}"
-        return "\n".join(
-            [
-                f"exercise {self.number}: not passed. {self.trial.run}:",
-                "",
-                *self.trial.story,
-                "",
-                f"The law that broke: {self.trial.broke}",
-                f"A hint: {self.trial.hint}",
-                more,
-            ]
-        )
+            return _wrapped(head, self.trouble, more)
+        if self.passed:
+            return _wrapped(head, f"Shown: {self.trial.shown}.")
+        law, hint = f"The law that broke: {self.trial.broke}", f"A hint: {self.trial.hint}"
+        return "\n".join([_wrapped(head, f"{self.trial.run}:"), "", *self.trial.story, "", _wrapped(law, hint, more)])
 
     def _repr_mimebundle_(self, **_: object) -> dict[str, str]:
         return {"text/plain": str(self)}
@@ -97,3 +92,7 @@ def check(number: str, answer: Callable[..., Any], seconds: float = CHECK_SECOND
         return CheckResult(asked.number, True, trouble=str(unfit))
     except (LabError, OSError) as error:  # no room on the disk, no process to be had
         return CheckResult(asked.number, True, trouble=f"The check itself could not be run: {in_words(error)}.")
+
+
+def _wrapped(*paragraphs: str) -> str:
+    return "\n".join(textwrap.fill(one, WIDTH, break_long_words=False, break_on_hyphens=False) for one in paragraphs)

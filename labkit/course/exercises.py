@@ -38,7 +38,7 @@ EXERCISES: Mapping[str, Exercise] = {
             "one refund, whatever happens",
             try_key,
             (
-                "Call your function by hand: for two attempts at one operation, and for two operations. What must be equal?",
+                "Call your function for two attempts at one operation, then for two operations. What must be equal?",
                 "The operation is the same on every attempt; which of the two arguments says so?",
                 "Return operation_id alone: a new attempt, a clock or a random number must not get into the key.",
             ),

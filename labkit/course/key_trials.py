@@ -33,8 +33,8 @@ operations loses one: silently where the bodies are the same, by a refusal where
 
 OPERATIONS = tuple(f"{task_id}/{operation.name}" for task_id, plan in PLANS.items() for operation in plan)
 MAX_ATTEMPTS = 3
-WIDTH = 112
-HEADERS = ("who, where", "key", "the worker believes", "the database says", "the ledger shows")
+WIDTH = 102
+HEADERS = ("crossing", "key", "the worker believes", "the database says", "the ledger shows")
 WRONG = "  <- WRONG"
 SAME = "Compare the keys of its sendings: the remote can only recognise what is the same."
 SHARED = "The remote has met this key before, on another operation. Which operations may share a key?"
@@ -47,7 +47,8 @@ Keys = dict[tuple[str, str, int], str]
 class Crossing:
     """What can be seen at one crossing, of the operation that it is about; `key` is a letter, the same for the same."""
 
-    where: str
+    worker: str
+    point: str
     operation_id: str
     key: str
     believes: str
@@ -145,9 +146,7 @@ class _Run:
                         worker.run(task_id)
                 except SimulatedCrash:
                     self.crashes += 1
-                    self.crossings.append(
-                        replace(self.crossings[-1], where=f"!! {name} dies here", believes="", key="")
-                    )
+                    self.crossings.append(replace(self.crossings[-1], point=f"!! {name} dies", believes="", key=""))
             self._clock.advance(60)
 
     def _key(self, worker: str, operation_id: str, call_id: str) -> str:
@@ -161,7 +160,7 @@ class _Run:
         key = self._letter if point.action == "send" else ""
         count = service.effects().get(operation.id, 0)
         seen = f"{task.state}, {operation.standing}"
-        self.crossings.append(Crossing(f"{worker}: {point.name}", operation.id, key, point.learned, seen, count))
+        self.crossings.append(Crossing(worker, point.name, operation.id, key, point.learned, seen, count))
         then(point)
 
     def trial(self, point: str, tried: int) -> Trial | None:
@@ -201,7 +200,7 @@ def _story(crossings: list[Crossing], operation_id: str) -> tuple[str, ...]:
     own = [number for number, one in enumerate(crossings) if one.operation_id == operation_id]
     keys = {crossings[number].key for number in own} - {""}
     shown = [one for one in crossings[: own[-1] + 1] if one.operation_id == operation_id or one.dies or one.key in keys]
-    rows = []
+    rows: list[tuple[str, ...]] = []
     for before, one in zip([None, *shown], shown, strict=False):
         lost = one is shown[-1] and not one.count
         ledger = f"{one.operation_id.partition('/')[2]} {one.count}x" if one.count else "nothing yet"
@@ -209,7 +208,9 @@ def _story(crossings: list[Crossing], operation_id: str) -> tuple[str, ...]:
         same = before is not None and before.operation_id == one.operation_id
         database = DITTO if same and before and before.database == one.database else one.database
         ledger = DITTO if same and before and before.count == one.count and not lost else ledger
-        rows.append((one.where, one.key, one.believes, database, ledger))
+        if before is None or before.worker != one.worker:
+            rows.append((f"{one.worker} starts", "", "", "", ""))
+        rows.append((one.point, one.key, one.believes, database, ledger))
     return tuple(str(TextTable(HEADERS, tuple(rows), width=WIDTH)).splitlines())
 
 

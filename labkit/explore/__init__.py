@@ -1,1 +1,32 @@
 """The explorer: every crash, every lost reply, every interleaving of a recovery program, on real SQLite."""
+
+from labkit.explore.capsule import Capsule
+from labkit.explore.choices import ScheduleMismatch, Step, Surprise
+from labkit.explore.exploration import Exploration
+from labkit.explore.fields import BadCapsule
+from labkit.explore.laws import LAWS, Law, Record
+from labkit.explore.programs import LabWorker
+from labkit.explore.replay import Replay, replay
+from labkit.explore.search import explore
+from labkit.explore.sqlworld import SqlRun, SqlScenario
+from labkit.explore.world import Played, TaskScenario
+
+__all__ = [
+    "LAWS",
+    "BadCapsule",
+    "Capsule",
+    "Exploration",
+    "LabWorker",
+    "Law",
+    "Played",
+    "Record",
+    "Replay",
+    "ScheduleMismatch",
+    "SqlRun",
+    "SqlScenario",
+    "Step",
+    "Surprise",
+    "TaskScenario",
+    "explore",
+    "replay",
+]

@@ -6,7 +6,9 @@ every other place the quiet option is taken.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+from labkit.errors import LabError
 
 GO_ON = "go on"
 CRASH = "crash"
@@ -25,12 +27,26 @@ def is_switch(choice: str) -> bool:
     return choice.startswith(SWITCH)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Surprise:
-    """One departure from the quiet run: at which place (from 0), and what happens there."""
+    """One departure from the quiet run: at which place (from 0), and what happens there.
+
+    `worker` and `point` say who is expected at that place, and at which crossing or call; empty for anybody, anywhere.
+    """
 
     place: int
     choice: str
+    worker: str = field(default="", compare=False)
+    point: str = field(default="", compare=False)
+
+    def __str__(self) -> str:
+        return f"step {self.place + 1}: {self.what}"
+
+    @property
+    def what(self) -> str:
+        """Who, where and what, as far as it is known: `worker-1, send task-1/refund: crash`."""
+        where = ", ".join(filter(None, (self.worker, self.point)))
+        return f"{where}: {self.choice}" if where else self.choice
 
 
 Schedule = tuple[Surprise, ...]
@@ -42,15 +58,18 @@ def order_of(schedule: Schedule) -> tuple[int, int, tuple[int, ...]]:
     return len(schedule), switches, tuple(surprise.place for surprise in schedule)
 
 
-class ScheduleMismatch(Exception):
-    """A schedule asks for a choice that the run does not offer at that place: the code has changed since."""
+class ScheduleMismatch(LabError):
+    """A schedule does not fit the run: another worker, another point or another choice at that place.
+
+    Fields: `place`, counted from 0 (people count steps from 1), what was `expected` and what was `found`.
+    """
 
     def __init__(self, place: int, expected: str, found: str) -> None:
         self.place, self.expected, self.found = place, expected, found
-        super().__init__(f"step {place} differs: expected {expected}, found {found}")
+        super().__init__(f"step {place + 1} differs: expected {expected}; found {found}")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Step:
     """One choice as it was made.
 
@@ -71,7 +90,7 @@ class Choices:
     """Makes the choices of one run by a schedule, and keeps every step."""
 
     def __init__(self, schedule: Schedule) -> None:
-        self._by_place = {surprise.place: surprise.choice for surprise in schedule}
+        self._by_place = {surprise.place: surprise for surprise in schedule}
         self._last = max(self._by_place, default=-1)
         self.steps: list[Step] = []
 
@@ -79,18 +98,20 @@ class Choices:
         """Return the option that the schedule names for this place, or the quiet one.
 
         Raises:
-            ScheduleMismatch: the named option is not among `options`.
+            ScheduleMismatch: the named option is not among `options`, or somebody or something else is expected.
         """
-        place = len(self.steps)
-        chosen = self._by_place.get(place, options[0])
-        if chosen not in options:
-            raise ScheduleMismatch(place, chosen, f"{worker}: {point}, with {', '.join(options)}")
+        surprise = self._by_place.get(len(self.steps))
+        chosen = options[0]
+        if surprise is not None:
+            chosen = surprise.choice
+            fits = surprise.worker in ("", worker) and surprise.point in ("", point)
+            if not fits or chosen not in options:
+                raise ScheduleMismatch(surprise.place, surprise.what, f"{worker}, {point}: {', '.join(options)}")
         self.steps.append(Step(worker, point, options, chosen))
         return chosen
 
     def check_used_up(self) -> None:
         """Raise `ScheduleMismatch` if the run ended before the last surprise of the schedule."""
         if self._last >= len(self.steps):
-            raise ScheduleMismatch(
-                self._last, self._by_place[self._last], f"the run ends after {len(self.steps)} steps"
-            )
+            end = f"the run ends after step {len(self.steps)}"
+            raise ScheduleMismatch(self._last, self._by_place[self._last].what, end)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from labkit.errors import ChangeRefused, RemoteError
 from labkit.records import Entry, Status, Task
@@ -23,12 +23,16 @@ class Record:
         history: the task's events, in order.
         effects: how often each operation id stands in the remotes' ledgers.
         errors: how workers ended that ended with an error, as pairs of worker and error.
+        sent: how often each operation id was put on the wire, whatever became of it.
+        undo_asked: how often a person asked for what is done to be undone.
     """
 
     task: Task
     history: Sequence[Entry]
     effects: Mapping[str, int]
     errors: Sequence[tuple[str, BaseException]] = ()
+    sent: Mapping[str, int] = field(default_factory=dict)
+    undo_asked: int = 0
 
     @property
     def verdict(self) -> Verdict:
@@ -112,12 +116,36 @@ def within_budget(record: Record) -> str:
                 return f"{attempts} attempts, of {record.task.max_attempts} allowed"
             if attempts > 1 and entry.at - first >= record.task.max_seconds:
                 return f"an attempt {entry.at - first:g} s after the first, of {record.task.max_seconds:g} s allowed"
+    return _sent_within_budget(record)
+
+
+def _sent_within_budget(record: Record) -> str:
+    """What went over the wire counts too, on record or not; a person's answer and a new undo grant a new budget."""
+    for operation_id, count in sorted(record.sent.items()):
+        granted = 1 + sum(
+            entry.event == Event.ANSWER and entry.detail.get("operation") == operation_id for entry in record.history
+        )
+        if operation_id.endswith("/undo"):
+            granted += sum(entry.event == Event.COMPENSATE for entry in record.history)
+        if count > granted * record.task.max_attempts:
+            return f"{operation_id} was sent {count} times, of {granted * record.task.max_attempts} allowed"
     return ""
 
 
+def a_cancel_reverses_nothing(record: Record) -> str:
+    """What is done stays done when a task is cancelled, until a person asks for it to be undone."""
+    undone = sum(entry.event == Event.COMPENSATE and entry.source == State.CANCELLED for entry in record.history)
+    return "the cancelled task undid what was done, and nobody had asked for that" if undone > record.undo_asked else ""
+
+
 def settled_in_the_end(record: Record) -> str:
-    """What can be settled is settled: after recovery no task is left queued, running or uncertain."""
-    return f"the task is left {record.task.state}" if record.verdict is Verdict.STUCK else ""
+    """What can be settled is settled: no task is left queued, running or uncertain, and no undo asked for is left."""
+    if record.verdict is Verdict.STUCK:
+        return f"the task is left {record.task.state}"
+    if record.undo_asked and record.task.state in (State.FAILED, State.CANCELLED):
+        left = [one.id for one in record.task.current if one.status is Status.PENDING]
+        return f"the task is left {record.task.state}, and {', '.join(left)} was asked for"
+    return ""
 
 
 def undone_in_order(record: Record) -> str:
@@ -150,6 +178,7 @@ LAWS: Mapping[str, Law] = {
         only_the_current_token,
         no_new_intent_after_a_cancel,
         within_budget,
+        a_cancel_reverses_nothing,
         undone_in_order,
         settled_in_the_end,
         no_worker_breaks,

@@ -7,121 +7,19 @@ change nothing.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable
-from enum import Enum, auto
 from typing import Any, NoReturn
 
-from greenlet import getcurrent, greenlet
+from greenlet import getcurrent
 
 from labkit.errors import SimulatedCrash
 from labkit.explore.choices import ARRIVE, CANCEL, CRASH, GO_ON, PAUSE, SWITCH, Choices, ScheduleMismatch, is_switch
+from labkit.explore.lives import Life, RunTooLong, Status
 from labkit.seams import Call, Delivery, ManualClock, Point
 
 MAX_CROSSINGS = 2_000
 FAULTS_OF_THE_WIRE = (Delivery.REFUSED, Delivery.REQUEST_LOST, Delivery.RESPONSE_LOST, Delivery.LATE)
-
-
-class RunTooLong(Exception):
-    """A run crossed more often than a run may: a loop in the program that no budget bounds."""
-
-
-class Status(Enum):
-    """Where a worker stands."""
-
-    READY = auto()
-    BLOCKED = auto()
-    """Waits for a lock that another holds."""
-    SLEEPING = auto()
-    """Waits for a time."""
-    PAUSED = auto()
-    """Asleep without knowing it, until its lease has run out and all others are idle."""
-    ENDED = auto()
-    DEAD = auto()
-
-
-class Life:
-    """One worker from its start to its end or death.
-
-    Args:
-        name: such as `worker-1`.
-        program: what it runs; its only argument is this life.
-    """
-
-    def __init__(self, name: str, program: Callable[[Life], Any], hub: Scheduler) -> None:
-        self.name = name
-        self.status = Status.READY
-        self.wakes_at = 0.0
-        self.result: Any = None
-        self.error: BaseException | None = None
-        self.hub = hub
-        self._program = program
-        self._greenlet = greenlet(self._live, hub.greenlet)
-
-    @property
-    def alive(self) -> bool:
-        """Whether its handles still work."""
-        return self.status is not Status.DEAD
-
-    def _live(self, *_: Any) -> None:
-        try:
-            self.result = self._program(self)
-        except SimulatedCrash:
-            pass
-        except (Exception, SystemExit) as error:
-            self.error = error
-        if self.alive:
-            self.status = Status.ENDED
-
-    def resume(self) -> None:
-        """Let it go on until it hands over."""
-        self._greenlet.switch()
-
-    def hand_over(self) -> None:
-        """Called in the worker: give control to the scheduler; a worker that died meanwhile goes no further."""
-        self.check_alive()
-        self.hub.greenlet.switch()
-        self.check_alive()
-
-    @property
-    def ended(self) -> bool:
-        """Whether it came to its end and returned something."""
-        return self.status is Status.ENDED and self.error is None
-
-    def check_alive(self) -> None:
-        """Raise `SimulatedCrash` in a dead worker."""
-        if not self.alive:
-            raise SimulatedCrash(f"{self.name} is dead")
-
-    def die(self) -> None:
-        """End it on the spot: its handles go dead first, then its code unwinds against them."""
-        self.status = Status.DEAD
-        if self._greenlet:
-            self._greenlet.throw(SimulatedCrash(f"{self.name} dies"))
-
-    def drop(self) -> None:
-        """Unwind what is left of it after a run, without letting it change anything."""
-        if self._greenlet:
-            self.die()
-
-    def cross(self, point: Point) -> None:
-        """The boundary of its store and remotes: hand over at a crossing."""
-        self.check_alive()
-        self.hub.at_crossing(self, point)
-
-    def deliver(self, call: Call) -> Delivery:
-        """The network of its remotes: let the scheduler choose what the wire does."""
-        self.check_alive()
-        return self.hub.at_call(self, call)
-
-    def wait_until(self, time: float) -> None:
-        """Sleep by the run's clock."""
-        self.status, self.wakes_at = Status.SLEEPING, time
-        self.hand_over()
-
-    def block(self) -> None:
-        """Wait until another worker has moved."""
-        self.status = Status.BLOCKED
-        self.hand_over()
 
 
 class WorldEvents:
@@ -133,9 +31,8 @@ class WorldEvents:
     def crashed(self, life: Life) -> None:
         """A worker dies now."""
 
-    def deadlock(self, blocked: list[Life]) -> None:
-        """Everybody waits for somebody: what a busy time-out ends in the real world."""
-        raise RunTooLong("all workers wait for each other")
+    def committed(self, life: Life) -> None:
+        """A worker's own SQL has just been committed."""
 
     def can_pause(self, life: Life) -> bool:
         """Whether a pause of this worker now can outlast a lease."""
@@ -174,9 +71,9 @@ class Scheduler:
         self.choices, self.allowed, self.clock, self.world = choices, allowed, clock, world
         self.lives: list[Life] = []
         self.greenlet = getcurrent()
-        self.counts = dict.fromkeys(("crash", "pause", "switch", "cancel", *FAULTS_OF_THE_WIRE), 0)
+        self.counts = dict.fromkeys(("crash", "pause", "switch", "cancel", ARRIVE, *FAULTS_OF_THE_WIRE), 0)
+        self.sent: Counter[str] = Counter()
         self._crossings = 0
-        self._timed_out: set[str] = set()
         self._aborted: Exception | None = None
         self._next: Life | None = None
         self._wire = tuple(delivery for delivery in FAULTS_OF_THE_WIRE if delivery in allowed)
@@ -210,17 +107,14 @@ class Scheduler:
             life.status = Status.READY
         return bool(woken)
 
-    def time_out(self, life: Life) -> None:
-        """Let a blocked worker's busy time-out run out: it goes on, and its statement fails."""
-        self._timed_out.add(life.name)
-        life.status = Status.READY
+    def may_start(self) -> bool:
+        """Whether a fresh worker may come: not where one that came just now sleeps on what there is to do."""
+        now = self.clock.now()
+        return not any(life.status is Status.SLEEPING and life.started_at == now for life in self.lives)
 
-    def waited_out(self, life: Life) -> bool:
-        """Whether this worker's busy time-out has just run out."""
-        if life.name in self._timed_out:
-            self._timed_out.remove(life.name)
-            return True
-        return False
+    def no_more_surprises(self) -> None:
+        """From here on everything is quiet."""
+        self.allowed, self._wire = frozenset(), ()
 
     def close(self) -> None:
         """Unwind every worker that is still in the middle of something."""
@@ -230,9 +124,17 @@ class Scheduler:
     def _lowest_ready(self) -> Life | None:
         ready = next((life for life in self.lives if life.status is Status.READY), None)
         if ready is None and any(life.status is Status.BLOCKED for life in self.lives):
-            self.world.deadlock([life for life in self.lives if life.status is Status.BLOCKED])
-            return self._lowest_ready()
+            return self._first_to_move()
         return ready
+
+    def _first_to_move(self) -> Life:
+        """All wait, and somebody for a lock: what comes first, the end of a sleep or that of a busy time-out?"""
+        waiting = [life for life in self.lives if life.status in (Status.BLOCKED, Status.SLEEPING, Status.PAUSED)]
+        first = min(waiting, key=lambda life: (life.wakes_at, life.status is Status.BLOCKED))
+        self.clock.advance(first.wakes_at - self.clock.now())
+        first.timed_out = first.status is Status.BLOCKED
+        first.status = Status.READY
+        return first
 
     def _unblock(self, mover: Life) -> None:
         for life in self.lives:
@@ -243,7 +145,7 @@ class Scheduler:
         """Choose what happens in the gap after `point`."""
         self._crossings += 1
         if self._crossings > MAX_CROSSINGS:
-            self._abort(life, RunTooLong(f"more than {MAX_CROSSINGS} crossings, the last one at {point.name}"))
+            self.abort(life, RunTooLong(f"more than {MAX_CROSSINGS:,} crossings, the last one at {point.name}"))
         self.world.crossed(life, point)
         chosen = self._choose(life, point.name, self._options(life))
         if chosen == GO_ON:
@@ -251,7 +153,7 @@ class Scheduler:
         if chosen == CRASH:
             self.counts["crash"] += 1
             self.world.crashed(life)
-            life.status = Status.DEAD
+            life.end()
             raise SimulatedCrash(f"{life.name} dies after: {point.name}")
         if chosen == PAUSE:
             self.counts["pause"] += 1
@@ -261,6 +163,7 @@ class Scheduler:
             self.world.cancel()
             return
         elif chosen == ARRIVE:
+            self.counts[ARRIVE] += 1
             self.world.arrive()
             return
         elif is_switch(chosen):
@@ -271,6 +174,8 @@ class Scheduler:
 
     def at_call(self, life: Life, call: Call) -> Delivery:
         """Choose what the wire does with a call."""
+        if call.action == "send":
+            self.sent[call.operation_id] += 1
         options = ("delivered", *self._wire) if call.action == "send" else ("delivered", *self._query_faults())
         chosen = Delivery(self._choose(life, f"wire: {call.action} {call.operation_id}", options))
         if chosen is not Delivery.DELIVERED:
@@ -281,12 +186,12 @@ class Scheduler:
         try:
             return self.choices.choose(life.name, point, options)
         except ScheduleMismatch as mismatch:
-            self._abort(life, mismatch)
+            self.abort(life, mismatch)
 
-    def _abort(self, life: Life, error: Exception) -> NoReturn:
+    def abort(self, life: Life, error: Exception) -> NoReturn:
         """End the run: the program must not get to see an error that is not its own."""
         self._aborted = error
-        life.status = Status.DEAD
+        life.end()
         raise SimulatedCrash(str(error))
 
     def _query_faults(self) -> tuple[str, ...]:

@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from pathlib import Path
 from typing import Any
 
 from labkit.database import Database
 from labkit.explore.choices import Choices, Schedule
-from labkit.explore.scheduler import Life, RunTooLong, Scheduler, WorldEvents
+from labkit.explore.journal import Journal, Logged
+from labkit.explore.lives import Life, RunTooLong
+from labkit.explore.moments import with_surprises
+from labkit.explore.scheduler import Scheduler, WorldEvents
 from labkit.explore.traced import TracedConnection, connect
-from labkit.explore.world import Files, Played, Rows
+from labkit.explore.warm import Files, Rows
+from labkit.explore.world import Played
+from labkit.runs import Moment, database_view
 from labkit.seams import ManualClock, Point
-from labkit.store import SCHEMA
+from labkit.store import SCHEMA, TaskStore
 
-SqlProgram = Callable[[TracedConnection, str], Any]
-"""A worker's code: it is given a connection and the worker's name."""
+SqlProgram = Callable[[Any, Any], Any]
+"""A worker's code: it is given a sqlite3 connection and the worker's name."""
 
 
 @dataclass(frozen=True)
@@ -29,12 +34,14 @@ class SqlRun:
         results: what each worker's function returned, by worker; a worker that died or raised is not among them.
         errors: what workers raised.
         dead: the workers that were killed.
+        log: the rows as they were at the start, then every row that a commit has changed, and who did it.
     """
 
     db: Any
     results: Mapping[str, Any]
     errors: Mapping[str, BaseException]
     dead: frozenset[str]
+    log: Sequence[Logged] = ()
 
 
 SqlLaw = Callable[[SqlRun], str]
@@ -58,23 +65,27 @@ class SqlScenario:
     workers: int = 2
     allowed: frozenset[str] = field(default_factory=lambda: frozenset({"switch"}))
 
-    def open(self) -> SqlWorld:
-        """Return a world in which schedules of this scenario can be played, one after the other."""
-        return SqlWorld(self)
+    def open(self, folder: Path | None = None) -> SqlWorld:
+        """Return a world in which schedules of this scenario can be played, one after the other; see `Files`."""
+        return SqlWorld(self, folder)
 
 
 class SqlWorld(WorldEvents):
     """Plays schedules of a `SqlScenario` on one warm file with a warm connection for each worker."""
 
-    def __init__(self, scenario: SqlScenario) -> None:
+    def __init__(self, scenario: SqlScenario, folder: Path | None = None) -> None:
         self.scenario = scenario
-        self._files = Files()
-        path = self._files.folder / "tasks.sqlite"
-        self._warm = Database(path, SCHEMA, "OFF")
+        self.clock = ManualClock()
+        self._files = Files(folder)
+        self._path = self._files.folder / "tasks.sqlite"
+        self._warm = Database(self._path, SCHEMA, "OFF")
         self._db = self._warm.connection()
         scenario.prepare(self._db)
-        self._rows = Rows(self._warm)
-        self._connections = [connect(path) for _ in range(scenario.workers)]
+        self._rows = [Rows(self._warm)]
+        self._journal = Journal(self._db)
+        self._connections: list[TracedConnection] = []
+        self._moments: list[Moment] | None = None
+        self._places: list[int] = []
         self._hub: Scheduler
 
     def close(self) -> None:
@@ -90,36 +101,89 @@ class SqlWorld(WorldEvents):
         Raises:
             ScheduleMismatch: a surprise is not on offer at its place.
         """
-        self._rows.put_back()
-        hub = self._hub = Scheduler(Choices(schedule), self.scenario.allowed, ManualClock(), self)
+        self._begin()
+        hub = self._hub = Scheduler(Choices(schedule), self.scenario.allowed, self.clock, self)
         trouble = ""
         try:
-            for db in self._connections:
-                hub.start(partial(self._live, db=db))
-            hub.run()
+            for _ in range(self.scenario.workers):
+                hub.start(self._live)
+            self._run(hub)
         except RunTooLong as error:
             trouble = str(error)
         finally:
             hub.close()
-            for db in self._connections:
-                db.end_of_life()
+            self._clear_connections()
         hub.choices.check_used_up()
-        law, how = ("bounded", trouble) if trouble else self._broken(hub)
+        law, how = ("bounded", trouble) if trouble else self._broken()
         return Played(schedule, tuple(hub.choices.steps), "broken" if law else "kept", law, how, hub.counts)
 
-    def _live(self, life: Life, db: TracedConnection) -> Any:
-        db.life = life
-        result = self.scenario.program(db, life.name)
-        life.cross(Point("end", life.name))
+    def watch(self, schedule: Schedule, title: str) -> tuple[Played, tuple[Moment, ...]]:
+        """Play a schedule and keep what there was to see at every crossing."""
+        self._moments, self._places = [], []
+        try:
+            played = self.play(schedule)
+            return played, with_surprises(self._moments, self._places, played.steps)
+        finally:
+            self._moments = None
+
+    def record(self) -> SqlRun:
+        """All that is known of the run just played."""
+        lives = self._hub.lives
+        return SqlRun(
+            self._db,
+            {life.name: life.result for life in lives if life.ended},
+            {life.name: life.error for life in lives if life.error is not None},
+            frozenset(life.name for life in lives if not life.alive),
+            tuple(self._journal.log),
+        )
+
+    def _begin(self) -> None:
+        for rows in self._rows:
+            rows.put_back()
+        self.clock.reset()
+        self._journal.begin()
+
+    def _run(self, hub: Scheduler) -> None:
+        hub.run()
+
+    def _live(self, life: Life) -> Any:
+        db = self._connect(life)
+        try:
+            result = self.scenario.program(db, self._given(life))
+            db.check_followed()
+        finally:
+            if life.alive:  # its process ends, whatever it has left open
+                db.end_of_life()
+        plain = result is None or isinstance(result, bool | int | float | str)
+        life.cross(Point("end", life.name, f"returns {result}" if plain else "returns"))
         return result
 
-    def _broken(self, hub: Scheduler) -> tuple[str, str]:
-        run = SqlRun(
-            self._db,
-            {life.name: life.result for life in hub.lives if life.ended},
-            {life.name: life.error for life in hub.lives if life.error is not None},
-            frozenset(life.name for life in hub.lives if not life.alive),
-        )
+    def _given(self, life: Life) -> Any:
+        """What the program is given beside its connection."""
+        return life.name
+
+    def _connect(self, life: Life) -> TracedConnection:
+        """A connection that no other worker of this run has had."""
+        while len(self._connections) < _number(life):
+            self._connections.append(connect(self._path))
+        db = self._connections[_number(life) - 1]
+        db.life = life
+        return db
+
+    def _in_transaction(self, life: Life | None = None) -> bool:
+        """Whether a worker, or anybody, has a transaction open."""
+        asked = self._connections if life is None else self._connections[_number(life) - 1 : _number(life)]
+        return any(db.in_transaction for db in asked)
+
+    def _clear_connections(self) -> None:
+        for place, db in enumerate(self._connections):
+            db.end_of_life()
+            if db.changed:
+                sqlite3.Connection.close(db)
+                self._connections[place] = connect(self._path)
+
+    def _broken(self) -> tuple[str, str]:
+        run = self.record()
         for name, law in self.scenario.laws.items():
             how = law(run)
             if how:
@@ -128,8 +192,27 @@ class SqlWorld(WorldEvents):
 
     def crashed(self, life: Life) -> None:
         """The operating system takes a dead process's locks and what it had not committed."""
-        self._connections[int(life.name.rpartition("-")[2]) - 1].end_of_life()
+        if _number(life) <= len(self._connections):
+            self._connections[_number(life) - 1].end_of_life()
 
-    def deadlock(self, blocked: list[Life]) -> None:
-        """All wait for each other: the busy time-out of the first one runs out."""
-        self._hub.time_out(blocked[0])
+    def committed(self, life: Life) -> None:
+        """Put down what the commit has changed."""
+        self._journal.committed(life.name, self.clock.now())
+
+    def crossed(self, life: Life, point: Point) -> None:
+        """Keep the three views, if somebody watches."""
+        if self._moments is not None:
+            tasks = TaskStore(self._warm, self.clock).tasks()
+            view = "; ".join(database_view(task) for task in tasks)
+            self._places.append(len(self._hub.choices.steps))
+            number = len(self._moments) + 1
+            self._moments.append(
+                Moment(number, self.clock.now(), life.name, point.name, point.learned, view, self._ledger())
+            )
+
+    def _ledger(self) -> tuple[tuple[str, int], ...]:
+        return ()
+
+
+def _number(life: Life) -> int:
+    return int(life.name.rpartition("-")[2])

@@ -9,91 +9,77 @@ the same transaction, or on a snapshot that is too old, is raised at once, as it
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar
+from typing import Any, TypeVar
 from weakref import WeakSet
 
-from labkit.explore.scheduler import Life
+from labkit.database import BUSY_TIMEOUT_SECONDS
+from labkit.explore.cursors import TracedCursor
+from labkit.explore.doors import SideDoor, guarded
+from labkit.explore.lives import Life
+from labkit.explore.sqltext import DML, first_word, leaves_traces, pragma, reads, shown, side_door
 from labkit.seams import Point
 
 T = TypeVar("T")
-SHOWN = 60
-SIDE_DOORS = ("backup", "blobopen", "deserialize", "iterdump", "load_extension", "enable_load_extension")
+_DEFAULTS: dict[str, Any] = {"isolation_level": "", "row_factory": None, "text_factory": str}
+if hasattr(sqlite3.Connection, "autocommit"):  # Python 3.12 and later
+    _DEFAULTS = {"autocommit": getattr(sqlite3, "LEGACY_TRANSACTION_CONTROL", -1), **_DEFAULTS}
+_PROBE = "labkit_is_a_statement_open"
 
 
-class SideDoor(Exception):
-    """Code under the explorer used a way to the database that it cannot follow."""
-
-    def __init__(self, name: str) -> None:
-        super().__init__(f"{name} is not followed by the explorer; use execute, cursor(), commit and rollback")
-
-
-class TracedCursor(sqlite3.Cursor):
-    """A cursor whose statements are crossings."""
-
-    def __init__(self, connection: sqlite3.Connection) -> None:
-        if not isinstance(connection, TracedConnection) or not connection.making_cursor:
-            raise SideDoor("sqlite3.Cursor(db)")
-        super().__init__(connection)
-        self._traced = connection
-
-    def execute(self, sql: str, *args: Any) -> TracedCursor:
-        """As sqlite3's, with a crossing before the statement."""
-        self._traced.statement(sql, lambda: sqlite3.Cursor.execute(self, sql, *args))
-        return self
-
-    def executemany(self, sql: str, *args: Any) -> TracedCursor:
-        """As sqlite3's, with one crossing before the statement."""
-        self._traced.statement(sql, lambda: sqlite3.Cursor.executemany(self, sql, *args))
-        return self
-
-    def executescript(self, script: str) -> TracedCursor:
-        """As sqlite3's: it commits first, then runs each statement by itself."""
-        if self._traced.in_transaction:
-            self._traced.commit()
-        for sql in _statements(script):
-            self._traced.statement(sql, lambda sql=sql: sqlite3.Cursor.executescript(self, sql))
-        return self
-
-    def __next__(self) -> Any:
-        self._traced.life.check_alive()
-        return super().__next__()
-
-    def fetchone(self) -> Any:
-        """As sqlite3's."""
-        self._traced.life.check_alive()
-        return super().fetchone()
-
-    def fetchmany(self, size: int | None = None) -> list[Any]:
-        """As sqlite3's."""
-        self._traced.life.check_alive()
-        return super().fetchmany(self.arraysize if size is None else size)
-
-    def fetchall(self) -> list[Any]:
-        """As sqlite3's."""
-        self._traced.life.check_alive()
-        return super().fetchall()
-
-
+@guarded
 class TracedConnection(sqlite3.Connection):
     """A connection for one worker's life.
 
-    Made by `connect`; `life` says who crosses, and kills its use once that worker is dead.
+    Made by `connect`; `life` says who crosses, and kills its use once that worker is dead. `changed` tells that code
+    has set something that would outlast a run, and cannot be set back.
     """
 
     life: Life
     making_cursor = False
     closed = False
+    changed = False
+    busy_seconds = BUSY_TIMEOUT_SECONDS
+    learned = ""
     _has_read = False
+    _ours = False
+    _side_door = ""
+    _counted = 0
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._cursors: WeakSet[sqlite3.Cursor] = WeakSet()
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in _DEFAULTS:
+            self.check_usable()
+            if (name, value) in (("isolation_level", None), ("autocommit", True)):
+                self.commit()  # sqlite3 does so: https://docs.python.org/3/library/sqlite3.html
+        super().__setattr__(name, value)
+
+    def check_usable(self) -> None:
+        """Raise where the worker is dead, the connection closed, or code has gone around it."""
+        self.life.check_alive()
+        self.check_followed()
+        if self.closed:
+            raise sqlite3.ProgrammingError("Cannot operate on a closed database.")
+
+    def check_followed(self) -> None:
+        """Raise where code has gone around this connection."""
+        if self._side_door:
+            raise SideDoor(self._side_door)
+
+    @property
+    def commits_each_statement(self) -> bool:
+        """Whether a statement now is a transaction by itself."""
+        mode = getattr(self, "autocommit", -1)
+        return not self.in_transaction and (mode is True or (mode == -1 and self.isolation_level is None))
+
     def cursor(self, factory: Any = None) -> Any:
         """As sqlite3's; only its own kind of cursor can be made."""
-        self.life.check_alive()
+        self.check_usable()
         if factory is not None:
             raise SideDoor("cursor(factory)")
         self.making_cursor = True
@@ -108,113 +94,140 @@ class TracedConnection(sqlite3.Connection):
         """As sqlite3's, with a crossing before the statement."""
         return self.cursor().execute(sql, *args)
 
-    def executemany(self, sql: str, *args: Any) -> Any:
+    def executemany(self, sql: str, rows: Iterable[Any], /) -> Any:
         """As sqlite3's, with one crossing before the statement."""
-        return self.cursor().executemany(sql, *args)
+        return self.cursor().executemany(sql, rows)
 
-    def executescript(self, script: str) -> Any:
+    def executescript(self, script: str, /) -> Any:
         """As sqlite3's."""
         return self.cursor().executescript(script)
 
     def commit(self) -> None:
         """As sqlite3's, with a crossing before it."""
-        self.life.check_alive()
-        if self.in_transaction:
+        self.check_usable()
+        if self.in_transaction and getattr(self, "autocommit", -1) is not True:
             self.statement("COMMIT", super().commit)
+            self._has_read = False
 
     def rollback(self) -> None:
         """As sqlite3's. No crossing: rolling back is what a crash does too."""
-        self.life.check_alive()
-        super().rollback()
+        self.check_usable()
+        self._by_us(super().rollback)
         self._has_read = False
 
     def __enter__(self) -> TracedConnection:
-        self.life.check_alive()
+        self.check_usable()
         return self
 
     def __exit__(self, kind: Any, error: Any, trace: Any) -> Any:
-        self.life.check_alive()
-        if kind is None:
-            self.commit()
-        else:
+        if kind is not None:
             self.rollback()
+            return False
+        try:
+            self.commit()
+        except sqlite3.Error:
+            self.rollback()
+            raise
         return False
 
     def close(self) -> None:
         """As sqlite3's: what was not committed is rolled back. The world keeps the connection for the next run."""
         self.life.check_alive()
-        super().rollback()
+        if not self.closed:
+            self._let_go()
         self.closed = True
 
     def statement(self, sql: str, run: Callable[[], T]) -> T:
         """Cross, then run one statement; wait where SQLite would wait, raise where it would raise."""
-        self.life.cross(Point("before", _shown(sql)))
-        if self.closed:
-            raise sqlite3.ProgrammingError("Cannot operate on a closed database.")
+        self.check_usable()
+        if side_door(sql):
+            raise SideDoor(side_door(sql))
+        self.life.cross(Point("before", shown(sql), self.learned))
+        until, waited_out = self.life.hub.clock.now() + self.busy_seconds, False
         while True:
-            began_reading = self.in_transaction and self._has_read
+            self.check_usable()
+            had_read = self.in_transaction and self._has_read
             try:
-                result = run()
+                result = self._by_us(run)
             except sqlite3.OperationalError as error:
-                if not _is_busy(error) or _is_snapshot(error) or began_reading or self.life.hub.waited_out(self.life):
+                if waited_out or had_read or not self._would_wait(sql, error):
                     raise
-                self.life.block()
+                waited_out = self.life.block(until)
             else:
-                self._has_read = self.in_transaction and (self._has_read or _reads(sql))
+                self._after(sql, result)
                 return result
+
+    def _after(self, sql: str, result: object) -> None:
+        if isinstance(result, TracedCursor) and first_word(sql) in DML:
+            self.learned = f"changed: {result.rowcount} {'row' if result.rowcount == 1 else 'rows'}"
+        elif not reads(sql):
+            self.learned = "committed" if first_word(sql) in ("COMMIT", "END") else ""
+        self._has_read = self.in_transaction and (self._has_read or reads(sql))
+        if leaves_traces(sql):
+            self.changed = True
+        if pragma(sql)[0] == "busy_timeout":  # we wait by the run's clock, never by the machine's
+            cursor = sqlite3.Connection.cursor(self, sqlite3.Cursor)
+            (milliseconds,) = self._by_us(lambda: sqlite3.Cursor.execute(cursor, "PRAGMA busy_timeout").fetchone())
+            self.busy_seconds = milliseconds / 1000
+            self._by_us(lambda: sqlite3.Cursor.execute(cursor, "PRAGMA busy_timeout = 0"))
+        if (not self.in_transaction or sql == "COMMIT") and self._counted != self.total_changes:
+            self._counted = self.total_changes
+            self.life.hub.world.committed(self.life)
+
+    def _would_wait(self, sql: str, error: sqlite3.OperationalError) -> bool:
+        """Whether SQLite's busy time-out would have been waited out, as it is where no snapshot is held."""
+        waits = error.sqlite_errorcode in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_BUSY_RECOVERY)
+        return waits and self.busy_seconds > 0 and first_word(sql) not in ("COMMIT", "END") and not self._mid_read()
+
+    def _mid_read(self) -> bool:
+        """Whether a SELECT is not read to its end: a function cannot be defined anew while a statement is open."""
+        try:
+            sqlite3.Connection.create_function(self, _PROBE, 0, _nothing)
+        except sqlite3.OperationalError:
+            return True
+        return False
+
+    def _by_us(self, run: Callable[[], T]) -> T:
+        before, self._ours = self._ours, True
+        try:
+            return run()
+        finally:
+            self._ours = before
+
+    def notice(self, sql: str) -> None:
+        """Called by SQLite for each statement: one that did not come through a traced cursor is a side door."""
+        if not self._ours:
+            self._side_door = "sqlite3.Cursor(db)"
 
     def end_of_life(self) -> None:
         """Roll back and let go of every lock, by the base class: the worker's code has no say in it."""
+        self._let_go()
+        self.closed, self._side_door, self.busy_seconds = False, "", BUSY_TIMEOUT_SECONDS
+        self.learned = ""
+        for name, value in _DEFAULTS.items():
+            if getattr(self, name) != value:
+                sqlite3.Connection.__setattr__(self, name, value)
+
+    def _let_go(self) -> None:
         for cursor in list(self._cursors):  # an open cursor holds its snapshot, rolled back or not
-            sqlite3.Cursor.close(cursor)
+            with suppress(sqlite3.ProgrammingError):  # in the middle of executemany
+                sqlite3.Cursor.close(cursor)
         self._cursors.clear()
-        sqlite3.Connection.rollback(self)
-        self.isolation_level = ""
-        self._has_read, self.closed = False, False
+        if "autocommit" in _DEFAULTS:  # with it on, rollback would do nothing; with it off, it would begin anew
+            sqlite3.Connection.__setattr__(self, "autocommit", _DEFAULTS["autocommit"])
+        self._by_us(lambda: sqlite3.Connection.rollback(self))
+        self._has_read = False
 
 
 def connect(path: Path) -> TracedConnection:
     """Open a traced connection with default isolation; it never waits by itself."""
     db: TracedConnection = sqlite3.connect(path, timeout=0, factory=TracedConnection, check_same_thread=False)
-    for pragma in ("synchronous = OFF", "foreign_keys = ON"):
-        sqlite3.Cursor.execute(sqlite3.Connection.cursor(db), f"PRAGMA {pragma}")
+    for pragma_ in ("synchronous = OFF", "foreign_keys = ON"):
+        sqlite3.Cursor.execute(sqlite3.Connection.cursor(db), f"PRAGMA {pragma_}")
+    sqlite3.Connection.create_function(db, _PROBE, 0, _nothing)
+    sqlite3.Connection.set_trace_callback(db, db.notice)
     return db
 
 
-def _refuse(name: str) -> Callable[..., NoReturn]:
-    def refuse(*_: Any, **__: Any) -> NoReturn:
-        raise SideDoor(name)
-
-    return refuse
-
-
-for _name in SIDE_DOORS:
-    if hasattr(sqlite3.Connection, _name):
-        setattr(TracedConnection, _name, _refuse(_name))
-
-
-def _is_busy(error: sqlite3.OperationalError) -> bool:
-    return error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
-
-
-def _is_snapshot(error: sqlite3.OperationalError) -> bool:
-    return error.sqlite_errorcode == sqlite3.SQLITE_BUSY_SNAPSHOT
-
-
-def _reads(sql: str) -> bool:
-    return sql.lstrip().upper().startswith(("SELECT", "WITH", "VALUES", "PRAGMA"))
-
-
-def _shown(sql: str) -> str:
-    text = " ".join(sql.split())
-    return text if len(text) <= SHOWN else f"{text[: SHOWN - 1]}…"
-
-
-def _statements(script: str) -> Iterator[str]:
-    statement = ""
-    for part in script.split(";"):
-        statement += part + ";"
-        if sqlite3.complete_statement(statement):
-            if statement.strip(" \n\t;"):
-                yield statement
-            statement = ""
+def _nothing() -> None:
+    return None

@@ -2,33 +2,35 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
-import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from labkit.agent import REMOTES, plan
 from labkit.changes import Assumptions
-from labkit.database import Database
 from labkit.deciding import Answer
 from labkit.explore.choices import Choices, Schedule, Step, Surprise
-from labkit.explore.laws import LAWS, Law, Record, broken
-from labkit.explore.scheduler import Life, RunTooLong, Scheduler, Status, WorldEvents
+from labkit.explore.laws import ACQUIRING, LAWS, Law, Record, broken
+from labkit.explore.lives import Life, RunTooLong, Status
+from labkit.explore.moments import with_surprises
+from labkit.explore.scheduler import Scheduler, WorldEvents
+from labkit.explore.warm import Files, Known, LifeClock, LifeDatabase, Rows, WarmDatabase
 from labkit.records import PlannedOperation, Task
 from labkit.remote import LEDGER, Capabilities, RemoteService
 from labkit.retries import Budget
 from labkit.runs import Moment, Run, database_view
-from labkit.seams import Clock, ManualClock, Point
+from labkit.seams import ManualClock, Point
 from labkit.states import ENDED_STATES, Direction, State
 from labkit.store import SCHEMA, TaskStore
 from labkit.wire import Remote
 
 TASK_ID = "task-1"
 MAX_LAPS = 60
-SHARED_MEMORY = Path("/dev/shm")
+MAX_UNDO_ASKED = 5
+"""A person whose undo failed asks again, and gives up at some time."""
+
 ONE_WORKER = frozenset({"crash", "refused", "request_lost", "response_lost", "late"})
 ALL_SURPRISES = ONE_WORKER | {"pause", "switch"}
 
@@ -66,9 +68,9 @@ class TaskScenario:
     late_by_seconds: float = 45.0
     laws: Mapping[str, Law] = field(default_factory=lambda: dict(LAWS))
 
-    def open(self) -> TaskWorld:
-        """Return a world in which schedules of this scenario can be played, one after the other."""
-        return TaskWorld(self)
+    def open(self, folder: Path | None = None) -> TaskWorld:
+        """Return a world in which schedules of this scenario can be played, one after the other; see `Files`."""
+        return TaskWorld(self, folder)
 
 
 @dataclass(frozen=True)
@@ -95,108 +97,39 @@ class Played:
         """All schedules with one surprise more, behind the last one: so a search meets each schedule once."""
         behind = self.schedule[-1].place + 1 if self.schedule else 0
         return [
-            (*self.schedule, Surprise(place, choice))
-            for place in range(behind, len(self.steps))
-            for choice in self.steps[place].options[1:]
+            (*self.schedule, Surprise(place, choice, step.worker, step.point))
+            for place, step in enumerate(self.steps[behind:], behind)
+            for choice in step.options[1:]
         ]
-
-
-class LifeDatabase(Database):
-    """The world's warm connection in the hands of one worker; dead with it."""
-
-    def __init__(self, warm: Database, life: Life) -> None:
-        self.path, self.schema, self.synchronous = warm.path, warm.schema, warm.synchronous
-        self.journal_mode = warm.journal_mode
-        self._warm, self._life = warm, life
-
-    def connection(self) -> Any:
-        """The warm connection, for as long as the worker is alive."""
-        self._life.check_alive()
-        return self._warm.connection()
-
-    def close(self) -> None:
-        """The world closes it."""
-
-
-class LifeClock:
-    """The run's clock as one worker reads it."""
-
-    def __init__(self, clock: Clock, life: Life) -> None:
-        self._clock, self._life = clock, life
-
-    def now(self) -> float:
-        """Seconds of the run's clock."""
-        return self._clock.now()
-
-    def sleep(self, seconds: float) -> None:
-        """Hand over until so many seconds have passed."""
-        self._life.wait_until(self._clock.now() + max(0.0, seconds))
-
-
-class Files:
-    """A folder of SQLite files in shared memory where there is one, with rows that can be put back."""
-
-    def __init__(self) -> None:
-        self.folder = Path(
-            tempfile.mkdtemp(prefix="recovery-lab-", dir=SHARED_MEMORY if SHARED_MEMORY.is_dir() else None)
-        )
-        self._remove = weakref.finalize(self, shutil.rmtree, self.folder, ignore_errors=True)
-
-    def close(self) -> None:
-        """Remove the folder."""
-        self._remove()
-
-
-class Rows:
-    """The rows of a database as they are now, to be put back before each run."""
-
-    def __init__(self, database: Database) -> None:
-        db = self._db = database.connection()
-        db.execute("DROP TRIGGER IF EXISTS events_are_not_deleted")  # rows are put back by deleting them
-        names = [name for (name,) in db.execute("SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY rowid")]
-        self._tables = {name: db.execute(f"SELECT * FROM {name}").fetchall() for name in names}
-        self._seen = self._mark()
-
-    def _mark(self) -> tuple[int, int]:
-        """Changes by this connection and by others: https://www.sqlite.org/pragma.html#pragma_data_version."""
-        (others,) = self._db.execute("PRAGMA data_version").fetchone()
-        return self._db.total_changes, others
-
-    def put_back(self) -> None:
-        """Let the tables hold what they held when this object was made."""
-        db = self._db
-        if db.in_transaction:
-            db.rollback()
-        if self._mark() == self._seen:
-            return
-        db.execute("BEGIN IMMEDIATE")
-        for name in reversed(self._tables):
-            db.execute(f"DELETE FROM {name}")
-        for name, rows in self._tables.items():
-            if rows:
-                db.executemany(f"INSERT INTO {name} VALUES ({', '.join('?' * len(rows[0]))})", rows)
-        db.execute("COMMIT")
-        self._seen = self._mark()
 
 
 class TaskWorld(WorldEvents):
     """Plays schedules of a `TaskScenario` on warm files."""
 
-    def __init__(self, scenario: TaskScenario) -> None:
+    def __init__(self, scenario: TaskScenario, folder: Path | None = None) -> None:
         self.scenario = scenario
-        self._files = Files()
+        self._files = Files(folder)
         self.clock = ManualClock()
-        self._warm = Database(self._files.folder / "tasks.sqlite", SCHEMA, "OFF")
+        self._warm = WarmDatabase(self._files.folder / "tasks.sqlite", SCHEMA)
         self.store = TaskStore(self._warm, self.clock, assumptions=scenario.assumptions)
-        ledgers = {name: Database(self._files.folder / f"{name}.sqlite", LEDGER, "OFF") for name in scenario.remotes}
+        ledgers = {
+            name: WarmDatabase(self._files.folder / f"remote-{number}.sqlite", LEDGER)
+            for number, name in enumerate(scenario.remotes, start=1)
+        }
         self.services = {
             name: RemoteService(ledgers[name], name, capabilities, self.clock, late_by_seconds=scenario.late_by_seconds)
             for name, capabilities in scenario.remotes.items()
         }
         self.store.enqueue(TASK_ID, scenario.operations, budget=scenario.budget)
         self._rows = [Rows(database) for database in (self._warm, *ledgers.values())]
+        self._task = Known(self._warm, partial(self.store.get, TASK_ID))
+        self._lease_until = Known(self._warm, self._read_lease)
+        self._arrivals = {name: Known(ledgers[name], service.arrivals) for name, service in self.services.items()}
+        self._booked = {name: Known(ledgers[name], service.effects) for name, service in self.services.items()}
         self._moments: list[Moment] | None = None
-        self._fault = ""
+        self._places: list[int] = []
+        self._holder: Life | None = None
+        self._undo_asked = 0
 
     def close(self) -> None:
         """Close and remove the files."""
@@ -214,16 +147,16 @@ class TaskWorld(WorldEvents):
         for rows in self._rows:
             rows.put_back()
         self.clock.reset()
+        self._holder, self._undo_asked = None, 0
         hub = self._hub = Scheduler(Choices(schedule), self.scenario.allowed, self.clock, self)
         trouble = ""
         try:
             for _ in range(self.scenario.workers):
                 hub.start(self._live)
-            laps = 0
-            hub.run()
-            while self._next_lap(hub) and laps < MAX_LAPS:
-                laps += 1
-                hub.run()
+            self._run(hub)
+            hub.no_more_surprises()
+            hub.start(self._live)
+            self._run(hub)
         except RunTooLong as error:
             trouble = str(error)
         finally:
@@ -234,24 +167,36 @@ class TaskWorld(WorldEvents):
         counts = {**hub.counts, "take_over": sum(entry.event == "take_over" for entry in record.history)}
         return Played(schedule, tuple(hub.choices.steps), record.verdict, law, how, counts)
 
+    def _run(self, hub: Scheduler) -> None:
+        """Run until nobody has anything left to do."""
+        hub.run()
+        for _ in range(MAX_LAPS):
+            if not self._next_lap(hub):
+                break
+            hub.run()
+
     def watch(self, schedule: Schedule, title: str) -> tuple[Played, Run]:
         """Play a schedule and keep the three views at every crossing."""
-        self._moments = []
+        self._moments, self._places = [], []
         try:
             played = self.play(schedule)
             record = self.record()
-            effects = tuple(sorted(record.effects.items()))
-            return played, Run(title, tuple(self._moments), record.task, effects, record.verdict)
+            moments = with_surprises(self._moments, self._places, played.steps)
+            return played, Run(title, moments, record.task, tuple(sorted(record.effects.items())), record.verdict)
         finally:
             self._moments = None
 
     def record(self) -> Record:
         """All that is known of the run just played."""
         errors = tuple((life.name, life.error) for life in self._hub.lives if life.error is not None)
-        return Record(self.store.get(TASK_ID), self.store.history(TASK_ID), self._effects(), errors)
+        history, sent = self.store.history(TASK_ID), dict(self._hub.sent)
+        return Record(self._task(), history, self._effects(), errors, sent, self._undo_asked)
 
     def _effects(self) -> dict[str, int]:
-        return {name: count for service in self.services.values() for name, count in service.effects().items()}
+        found: dict[str, int] = {}
+        for name, service in self.services.items():  # what is under way may arrive at any time
+            found.update(service.effects() if self._arrivals[name]() else self._booked[name]())
+        return found
 
     def _live(self, life: Life) -> Any:
         life.cross(Point("start", life.name, "nothing yet"))
@@ -265,11 +210,10 @@ class TaskWorld(WorldEvents):
 
     def _next_lap(self, hub: Scheduler) -> bool:
         """All are idle: start, wake or wait for whoever can go on next; tells whether there is anybody."""
-        now = self.clock.now()
-        task = self.store.get(TASK_ID)
+        now, task = self.clock.now(), self._task()
         if hub.wake({Status.SLEEPING}, now):
             return True
-        if _workable(task, now):
+        if _workable(task, now) and hub.may_start():
             hub.start(self._live)
             return True
         if hub.wake({Status.PAUSED}, now):
@@ -286,7 +230,7 @@ class TaskWorld(WorldEvents):
             waiting.append(task.next_run_at)
         if task.lease_expires_at is not None:
             waiting.append(task.lease_expires_at)
-        waiting += [at for service in self.services.values() for at in service.arrivals()]
+        waiting += [at for arrivals in self._arrivals.values() for at in arrivals()]
         return min((at for at in waiting if at > self.clock.now()), default=None)
 
     def _person_acts(self, task: Task) -> bool:
@@ -299,40 +243,42 @@ class TaskWorld(WorldEvents):
             applied = self._effects().get(task.in_doubt.id, 0) > 0
             self.store.answer(task, Answer.APPLIED if applied else Answer.NOT_APPLIED, "Ada")
             return True
-        stopped = task.direction is Direction.DO and task.state in (State.FAILED, State.CANCELLED)
-        reversible = any(one.undo_request is not None and one.status == "done" for one in task.operations)
-        if self.scenario.compensate and stopped and reversible:
+        stopped = task.state in (State.FAILED, State.CANCELLED) and self._undo_asked < MAX_UNDO_ASKED
+        if self.scenario.compensate and stopped and _reversible(task):
+            self._undo_asked += 1
             self.store.compensate(task, "Ada")
             return True
         return False
 
     def crossed(self, life: Life, point: Point) -> None:
-        """Keep the three views, if somebody watches."""
+        """Note who has acquired the task, whatever it calls itself; keep the three views, if somebody watches."""
+        if point.action in ACQUIRING:
+            self._holder = life
         if self._moments is not None:
-            fault, self._fault = self._fault, ""
-            view, ledger = database_view(self.store.get(TASK_ID)), tuple(sorted(self._effects().items()))
+            view, ledger = database_view(self._task()), tuple(sorted(self._effects().items()))
             number = len(self._moments) + 1
-            moment = Moment(number, self.clock.now(), life.name, point.name, point.learned, view, ledger, fault)
+            moment = Moment(number, self.clock.now(), life.name, point.name, point.learned, view, ledger)
             self._moments.append(moment)
+            self._places.append(len(self._hub.choices.steps))
 
-    def _lease(self) -> tuple[str | None, float | None]:
-        query = "SELECT lease_owner, lease_expires_at FROM tasks WHERE id = ?"
-        owner, until = self._warm.connection().execute(query, (TASK_ID,)).fetchone()
-        return owner, until
+    def _read_lease(self) -> float | None:
+        query = "SELECT lease_expires_at FROM tasks WHERE id = ?"
+        (until,) = self._warm.connection().execute(query, (TASK_ID,)).fetchone()
+        return None if until is None else float(until)
 
     def can_pause(self, life: Life) -> bool:
         """A worker that holds the lease can sleep through its end."""
-        return self._lease()[0] == life.name
+        return life is self._holder and self._lease_until() is not None
 
     def pause_ends_at(self) -> float:
         """When the lease runs out."""
-        until = self._lease()[1]
+        until = self._lease_until()
         assert until is not None, "only a holder is paused"
         return until
 
     def can_cancel(self) -> bool:
         """A task that has not ended can be cancelled, once, while it goes forward."""
-        task = self.store.get(TASK_ID)
+        task = self._task()
         return not task.cancel_requested and task.direction is Direction.DO and task.state not in ENDED_STATES
 
     def cancel(self) -> None:
@@ -341,12 +287,20 @@ class TaskWorld(WorldEvents):
 
     def can_arrive(self) -> bool:
         """Whether any remote has a late request coming."""
-        return any(service.arrivals() for service in self.services.values())
+        return any(arrivals() for arrivals in self._arrivals.values())
 
     def arrive(self) -> None:
         """Let every late request arrive."""
         for service in self.services.values():
             service.deliver_late()
+
+
+def _reversible(task: Task) -> bool:
+    """Whether something done can be undone, and is not."""
+    done = {one.id for one in task.operations if one.status == "done"}
+    return any(
+        one.undo_request is not None and one.id in done and f"{one.id}/undo" not in done for one in task.operations
+    )
 
 
 def _workable(task: Task, now: float) -> bool:

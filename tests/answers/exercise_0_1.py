@@ -55,7 +55,7 @@ def drawn_with_the_operation_id_as_seed(operation_id, attempt):
     return str(random.Random(operation_id).getrandbits(128))
 
 
-@wrong("0.1", AFTER_REFUND, DOUBLED, "worker-2: send task-1/refund    B ")
+@wrong("0.1", AFTER_REFUND, DOUBLED, "send task-1/refund    B    applied: payments-2")
 def one_key_an_attempt(operation_id, attempt):
     return f"{operation_id}/{attempt}"
 
@@ -121,7 +121,7 @@ def process_in_the_key(operation_id, attempt):
     return f"{operation_id}#{os.getpid()}"
 
 
-@wrong("0.1", AT_ONCE, SWALLOWED, "worker-1: send task-2/refund        A    applied before: payments-1")
+@wrong("0.1", AT_ONCE, SWALLOWED, "send task-2/refund        A    applied before: payments-1")
 def same_key_for_all(operation_id, attempt):
     return "refund"
 

@@ -1,0 +1,202 @@
+"""The simulated world of a worker written in plain SQL that is started again until there is nothing left to do."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from labkit.changes import Assumptions
+from labkit.exchange import Request
+from labkit.explore.bench import Bench, BenchRun, Due, acquires, tasks_due
+from labkit.explore.journal import Applied, Handed, Said
+from labkit.explore.laws import Record
+from labkit.explore.lives import Life, Status
+from labkit.explore.scheduler import Scheduler
+from labkit.explore.sqlworld import SqlScenario, SqlWorld
+from labkit.explore.warm import Rows, WarmDatabase
+from labkit.explore.world import MAX_LAPS
+from labkit.remote import LEDGER, Capabilities, RemoteService
+from labkit.states import ENDED_STATES
+from labkit.store import TaskStore
+
+_ENDED = ", ".join(f"'{state}'" for state in sorted(ENDED_STATES))
+_CANCELLABLE = f"direction = 'do' AND NOT cancel_requested AND state NOT IN ({_ENDED})"
+
+
+@dataclass(frozen=True)
+class BenchScenario(SqlScenario):
+    """What is explored: a worker written in plain SQL, started again for as long as it is due.
+
+    Its program is given a connection and a `Bench`. Surprises of every kind can be allowed.
+
+    Args:
+        due: when a fresh worker has something to do; None: nobody comes after the first workers.
+        remotes: the capabilities of each remote, by name.
+        applied: what stands in their ledgers from the start, as pairs of remote and operation id.
+        assumptions: the bounds that the world keeps to.
+        late_by_seconds: how much later than sent a late request arrives.
+    """
+
+    due: Due | None = tasks_due
+    remotes: Mapping[str, Capabilities] = field(default_factory=dict)
+    applied: tuple[tuple[str, str], ...] = ()
+    assumptions: Assumptions = field(default_factory=Assumptions)
+    late_by_seconds: float = 45.0
+
+    def open(self, folder: Path | None = None) -> BenchWorld:
+        """Return a world in which schedules of this scenario can be played, one after the other; see `Files`."""
+        return BenchWorld(self, folder)
+
+
+class BenchWorld(SqlWorld):
+    """Plays schedules of a `BenchScenario`."""
+
+    scenario: BenchScenario
+
+    def __init__(self, scenario: BenchScenario, folder: Path | None = None) -> None:
+        super().__init__(scenario, folder)
+        self.store = TaskStore(self._warm, self.clock, assumptions=scenario.assumptions)
+        self.services: dict[str, RemoteService] = {}
+        for number, (name, capabilities) in enumerate(scenario.remotes.items(), start=1):
+            ledger = WarmDatabase(self._files.folder / f"remote-{number}.sqlite", LEDGER)
+            late = scenario.late_by_seconds
+            self.services[name] = RemoteService(ledger, name, capabilities, self.clock, late_by_seconds=late)
+            for remote, operation_id in scenario.applied:
+                if remote == name:
+                    self.services[name].handle(Request(operation_id, f"{operation_id}#1", "{}"))
+            self._rows.append(Rows(ledger))
+        self._holders: dict[str, Life] = {}
+        self._seen = self._effects()
+
+    def close(self) -> None:
+        """Close and remove the files."""
+        for service in self.services.values():
+            service.close()
+        super().close()
+
+    def _begin(self) -> None:
+        super()._begin()
+        self._holders.clear()
+        self._seen = self._effects()
+
+    def _given(self, life: Life) -> Bench:
+        return Bench(life, self)
+
+    def _run(self, hub: Scheduler) -> None:
+        """Run until nothing is left to do; then once more, without surprises: starting again must change nothing."""
+        hub.run()
+        for _ in range(MAX_LAPS):
+            if not self._next_lap(hub):
+                break
+            hub.run()
+        if self.scenario.due is not None:
+            hub.no_more_surprises()
+            hub.start(self._live)
+            hub.run()
+
+    def _next_lap(self, hub: Scheduler) -> bool:
+        """All are idle: start, wake or wait for whoever can go on next; tells whether there is anybody."""
+        now = self.clock.now()
+        due = self.scenario.due(self._db) if self.scenario.due is not None else None
+        if hub.wake({Status.SLEEPING}, now):
+            return True
+        if due is not None and due <= now and hub.may_start():
+            hub.start(self._live)
+            return True
+        if hub.wake({Status.PAUSED}, now):
+            return True
+        waiting = [life.wakes_at for life in hub.lives if life.status in (Status.SLEEPING, Status.PAUSED)]
+        waiting += [at for service in self.services.values() for at in service.arrivals()]
+        waiting += [] if due is None else [due]
+        waiting = [at for at in waiting if at > now]
+        if not waiting:
+            return False
+        self.clock.advance(min(waiting) - now)
+        self._note_effects("the wire")  # late requests whose time has come
+        return True
+
+    def record(self) -> BenchRun:
+        """All that is known of the run just played."""
+        run, effects = super().record(), self._effects()
+        errors = tuple(run.errors.items())
+        records = {
+            task.id: Record(task, self.store.history(task.id), _of(task.id, effects), errors)
+            for task in self.store.tasks()
+        }
+        before = tuple(operation_id for _, operation_id in self.scenario.applied)
+        return BenchRun(run.db, run.results, run.errors, run.dead, run.log, effects, before, records)
+
+    def _effects(self) -> dict[str, int]:
+        counts = Counter[str]()
+        for service in self.services.values():
+            counts.update(service.effects())
+        return dict(counts)
+
+    def _ledger(self) -> tuple[tuple[str, int], ...]:
+        return tuple(sorted(self._effects().items()))
+
+    def _note_effects(self, worker: str) -> None:
+        before, self._seen = self._seen, self._effects()
+        for operation_id, count in sorted(self._seen.items()):
+            for _ in range(count - before.get(operation_id, 0)):
+                self._journal.log.append(Applied(self.clock.now(), worker, operation_id))
+
+    def called(self, life: Life) -> None:
+        """A worker has called a remote: put down what that has brought about."""
+        self._note_effects(life.name)
+
+    def handed(self, life: Life, message_id: str) -> None:
+        """A worker has handed a message to its consumer."""
+        self._journal.log.append(Handed(self.clock.now(), life.name, message_id))
+
+    def said(self, life: Life, what: str, value: Any) -> None:
+        """A worker has said what it believes."""
+        self._journal.log.append(Said(self.clock.now(), life.name, what, value))
+
+    def committed(self, life: Life) -> None:
+        """Put down what the commit has changed, and who holds a task now, whatever it calls itself."""
+        for change in self._journal.committed(life.name, self.clock.now()):
+            if change.table == "tasks" and change.after is not None and acquires(change):
+                self._holders[change.after["id"]] = life
+
+    def _leases_of(self, life: Life) -> list[float]:
+        held = "SELECT id, lease_expires_at FROM tasks WHERE lease_expires_at > ?"
+        rows = self._db.execute(held, (self.clock.now(),)).fetchall()
+        return [until for task_id, until in rows if self._holders.get(task_id) is life and not math.isinf(until)]
+
+    def can_pause(self, life: Life) -> bool:
+        """A holder can sleep through the end of its lease; not in a transaction, which is a lock and no lease."""
+        return not self._in_transaction(life) and bool(self._leases_of(life))
+
+    def pause_ends_at(self) -> float:
+        """When the last lease of whoever falls asleep has run out."""
+        (until,) = self._db.execute("SELECT max(lease_expires_at) FROM tasks WHERE lease_expires_at < 9e999").fetchone()
+        return float(until)
+
+    def can_cancel(self) -> bool:
+        """A task that has not ended can be cancelled, once, while it goes forward and nobody holds the write lock."""
+        query = f"SELECT 1 FROM tasks WHERE {_CANCELLABLE}"
+        return not self._in_transaction() and self._db.execute(query).fetchone() is not None
+
+    def cancel(self) -> None:
+        """Somebody wants every task stopped."""
+        self._db.execute(f"UPDATE tasks SET cancel_requested = 1 WHERE {_CANCELLABLE}")
+        self._journal.committed("Ada", self.clock.now())
+
+    def can_arrive(self) -> bool:
+        """Whether any remote has a late request coming."""
+        return any(service.arrivals() for service in self.services.values())
+
+    def arrive(self) -> None:
+        """Let every late request arrive."""
+        for service in self.services.values():
+            service.deliver_late()
+        self._note_effects("the wire")
+
+
+def _of(task_id: str, effects: Mapping[str, int]) -> dict[str, int]:
+    return {name: count for name, count in effects.items() if name.partition("/")[0] == task_id}

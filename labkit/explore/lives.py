@@ -1,0 +1,172 @@
+"""A worker's life: a greenlet that hands over at every crossing, and whose handles die with it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import Enum, auto
+from typing import Any, NoReturn, Protocol
+
+from greenlet import GreenletExit, getcurrent, greenlet
+
+from labkit.errors import SimulatedCrash
+from labkit.seams import Call, Delivery, ManualClock, Point
+
+MAX_TOUCHES = 20_000
+"""How often code may use its handles between two crossings: a loop that waits for others without waiting is a bug."""
+
+MAX_CLINGING = 100
+"""How often a dead worker's code is told that it is dead. Code that will not hear of it is left where it stands."""
+
+_CLINGING: list[greenlet] = []
+"""Those that were left so: collecting one as garbage would set it going again."""
+
+
+class RunTooLong(Exception):
+    """A run did more than a run may: a loop in the program that no budget bounds."""
+
+
+class Status(Enum):
+    """Where a worker stands."""
+
+    READY = auto()
+    BLOCKED = auto()
+    """Waits for a lock that another holds."""
+    SLEEPING = auto()
+    """Waits for a time."""
+    PAUSED = auto()
+    """Asleep without knowing it, until its lease has run out and all others are idle."""
+    ENDED = auto()
+    DEAD = auto()
+
+
+class Commits(Protocol):
+    """Who is told of commits: the world."""
+
+    def committed(self, life: Life) -> None:
+        """A worker's own SQL has just been committed."""
+
+
+class Hub(Protocol):
+    """Where lives hand over to each other: the scheduler."""
+
+    greenlet: greenlet
+    clock: ManualClock
+
+    @property
+    def world(self) -> Commits:
+        """Who is told of commits."""
+
+    def at_crossing(self, life: Life, point: Point) -> None:
+        """Choose what happens in the gap after `point`."""
+
+    def at_call(self, life: Life, call: Call) -> Delivery:
+        """Choose what the wire does with a call."""
+
+    def abort(self, life: Life, error: Exception) -> NoReturn:
+        """End the run: the program must not get to see an error that is not its own."""
+
+
+class Life:
+    """One worker from its start to its end or death.
+
+    Args:
+        name: such as `worker-1`.
+        program: what it runs; its only argument is this life.
+        hub: where it hands over.
+    """
+
+    def __init__(self, name: str, program: Callable[[Life], Any], hub: Hub) -> None:
+        self.name = name
+        self.status = Status.READY
+        self.wakes_at = 0.0
+        self.timed_out = False
+        self.result: Any = None
+        self.error: BaseException | None = None
+        self.hub = hub
+        self.started_at = hub.clock.now()
+        self._program = program
+        self._touches = 0
+        self._greenlet = greenlet(self._live, hub.greenlet)
+
+    @property
+    def alive(self) -> bool:
+        """Whether its handles still work."""
+        return self.status is not Status.DEAD
+
+    @property
+    def ended(self) -> bool:
+        """Whether it came to its end and returned something."""
+        return self.status is Status.ENDED and self.error is None
+
+    def _live(self, *_: Any) -> None:
+        try:
+            result = self._program(self)
+        except (KeyboardInterrupt, GreenletExit):
+            raise
+        except BaseException as error:  # whatever a program raises is its own affair; once dead, nobody hears of it
+            if self.alive:
+                self.error = error
+        else:
+            self.result = result if self.alive else None
+        if self.alive:
+            self.status = Status.ENDED
+
+    def resume(self) -> None:
+        """Let it go on until it hands over."""
+        self._greenlet.switch()
+
+    def hand_over(self) -> None:
+        """Called in the worker: give control to the scheduler; a worker that died meanwhile goes no further."""
+        self.check_alive()
+        self.hub.greenlet.switch()
+        self.check_alive()
+
+    def check_alive(self) -> None:
+        """Called whenever a handle is used: raise `SimulatedCrash` in a dead worker, and bound the uses."""
+        self._touches += 1
+        if not self.alive:
+            if self._touches > MAX_CLINGING and getcurrent() is self._greenlet:
+                self._leave()
+            raise SimulatedCrash(f"{self.name} is dead")
+        if self._touches > MAX_TOUCHES:
+            self.hub.abort(self, RunTooLong(f"more than {MAX_TOUCHES:,} looks at the world between two crossings"))
+
+    def _leave(self) -> NoReturn:
+        """A dead worker's code catches everything and goes on: never come back to it."""
+        _CLINGING.append(self._greenlet)
+        while True:
+            self.hub.greenlet.switch()
+
+    def end(self) -> None:
+        """Called in the worker: its handles go dead; whatever its code does from here on changes nothing."""
+        self.status, self._touches = Status.DEAD, 0
+
+    def drop(self) -> None:
+        """Unwind what is left of it after a run, against dead handles."""
+        if self._greenlet and self._greenlet not in _CLINGING:
+            self.end()
+            self._greenlet.throw(SimulatedCrash(f"{self.name} is dead"))
+
+    def cross(self, point: Point) -> None:
+        """The boundary of its store and remotes: hand over at a crossing."""
+        self.check_alive()
+        self._touches = 0
+        self.hub.at_crossing(self, point)
+
+    def deliver(self, call: Call) -> Delivery:
+        """The network of its remotes: let the scheduler choose what the wire does."""
+        self.check_alive()
+        return self.hub.at_call(self, call)
+
+    def wait_until(self, time: float) -> None:
+        """Sleep by the run's clock."""
+        self.check_alive()
+        self.status, self.wakes_at = Status.SLEEPING, time
+        self.hand_over()
+
+    def block(self, until: float) -> bool:
+        """Wait until another worker has moved, or until a time; tells whether the time came first."""
+        self.check_alive()
+        self.status, self.wakes_at, self.timed_out = Status.BLOCKED, until, False
+        self.hand_over()
+        return self.timed_out

@@ -1,0 +1,36 @@
+"""Programs that can be named, so that a capsule can say which one it is about without holding code."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from labkit.policies import POLICIES
+from labkit.states import State
+from labkit.store import TaskStore
+from labkit.wire import Remote
+from labkit.worker import Worker
+
+
+@dataclass(frozen=True)
+class LabWorker:
+    """The lab's own worker as a program: it carries the task as far as it can go now, by one policy.
+
+    Args:
+        policy: the policy's name, one of `POLICIES`.
+    """
+
+    policy: str
+
+    def __call__(self, task_id: str, store: TaskStore, remotes: Mapping[str, Remote]) -> State:
+        """Run the worker once; it writes a transcript where its policy goes by one."""
+        talks = self.policy == "replay_transcript"
+        return Worker(store, remotes, POLICIES[self.policy], talks=talks).run(task_id)
+
+
+def label_of(program: Callable[..., Any]) -> str:
+    """What people call a program: its function's name, or its policy's."""
+    if isinstance(program, LabWorker):
+        return program.policy
+    return str(getattr(program, "__name__", type(program).__name__))

@@ -1,0 +1,79 @@
+"""Replays a capsule step by step: the same surprises again, with the three views at every crossing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from labkit.explore.capsule import Capsule
+from labkit.explore.fields import plain
+from labkit.explore.programs import label_of
+from labkit.explore.scenario import Scenario
+from labkit.explore.setup import scenario_from
+from labkit.explore.world import Played, Program
+from labkit.runs import Moment, Run
+
+
+@dataclass(frozen=True)
+class Replay:
+    """A capsule played again.
+
+    Iterating over it goes through the run step by step: one moment, with the state of things, after the other.
+
+    Args:
+        capsule: what was replayed.
+        played: the choices, and what the run came to this time.
+        moments: the run, crossing by crossing.
+        run: the same as the pictures want it; None for plain SQL, which has no task of its own and no ledger.
+    """
+
+    capsule: Capsule
+    played: Played
+    moments: tuple[Moment, ...] = field(repr=False)
+    run: Run | None = field(repr=False)
+
+    @property
+    def breaks(self) -> bool:
+        """Whether the run breaks a law this time too."""
+        return bool(self.played.law)
+
+    def __iter__(self) -> Iterator[Moment]:
+        return iter(self.moments)
+
+    def __len__(self) -> int:
+        return len(self.moments)
+
+    def __str__(self) -> str:
+        law, how = plain(self.played.law), plain(self.played.how)
+        if not self.breaks:
+            return f"this run no longer breaks a law; it came to: {self.played.verdict}"
+        if law == self.capsule.law:
+            return f"this run breaks the law again: {law}: {how}"
+        return f"this run breaks {law} now, and {self.capsule.law} no longer: {how}"
+
+
+def replay(capsule: Capsule, code: Scenario | Program | None = None) -> Replay:
+    """Play a capsule's run again.
+
+    Args:
+        capsule: see `Capsule.from_json`.
+        code: what a capsule cannot hold. None for the lab's own worker; else a program to be run in the capsule's
+            set-up, or a whole scenario, whose own set-up then counts.
+
+    Returns:
+        The run; it says whether it still breaks a law.
+
+    Raises:
+        ScheduleMismatch: the run does not fit the capsule any more; it names the first step that differs.
+        InvalidInput: code is needed.
+    """
+    scenario = code if isinstance(code, Scenario) else scenario_from(capsule.setup, code)
+    world = scenario.open()
+    surprises = ", ".join(one.choice.replace("_", " ") for one in capsule.surprises) or "no surprise"
+    try:
+        played, seen = world.watch(capsule.surprises, f"{label_of(scenario.program)}: {surprises}")
+    finally:
+        world.close()
+    if isinstance(seen, Run):
+        return Replay(capsule, played, seen.moments, seen)
+    return Replay(capsule, played, seen, None)

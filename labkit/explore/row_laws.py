@@ -1,0 +1,247 @@
+"""The laws for workers written in plain SQL, read off the log of their commits; see `labkit.explore.laws`."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from itertools import groupby
+
+from labkit.errors import ChangeRefused, RemoteError
+from labkit.explore import laws
+from labkit.explore.bench import BenchRun, acquires
+from labkit.explore.journal import Applied, Changed, Handed, Row, Said
+from labkit.explore.sqlworld import SqlLaw, SqlRun
+from labkit.states import ENDED_STATES, FINAL_STATES, HELD_STATES, TRANSITIONS
+
+_EDGES = frozenset((edge.source.value, edge.target.value) for edge in TRANSITIONS)
+_CANCEL = "cancel_requested"
+_UNVERSIONED = frozenset({"lease_expires_at", _CANCEL})
+
+
+def _changes(run: SqlRun, table: str) -> Iterator[Changed]:
+    """The rows of a table that somebody has changed, in order."""
+    return (one for one in run.log if isinstance(one, Changed) and one.table == table and one.commit)
+
+
+def _rows(run: SqlRun, table: str) -> list[Row]:
+    """The rows of a table as they were at any time."""
+    return [one.after for one in run.log if isinstance(one, Changed) and one.table == table and one.after]
+
+
+def _moves(run: SqlRun) -> Iterator[tuple[Changed, Row, Row]]:
+    """The changes of tasks, each with the row before and after."""
+    return ((one, one.before, one.after) for one in _changes(run, "tasks") if one.before and one.after)
+
+
+def one_says_yes(run: SqlRun) -> str:
+    """Of all workers that want the task, one is told yes."""
+    told = sorted(name for name, result in run.results.items() if result)
+    if len(told) > 1:
+        return f"{' and '.join(told)} were all told yes"
+    return "nobody was told yes" if not told and not run.dead and not run.errors else ""
+
+
+def says_what_it_did(run: SqlRun) -> str:
+    """A worker says yes if it has committed a change, and no if it has not."""
+    changed = {one.worker for one in run.log if isinstance(one, Changed)}
+    for name, result in sorted(run.results.items()):
+        if bool(result) != (name in changed):
+            said, did = "yes" if result else "no", "something" if name in changed else "nothing"
+            return f"{name} says {said}, and has changed {did}"
+    return ""
+
+
+def tells_its_token(run: SqlRun) -> str:
+    """Whoever acquires a task is told the token that stands on record."""
+    told = {change.worker: after["lease_token"] for change, _, after in _moves(run) if acquires(change)}
+    for name, token in sorted(told.items()):
+        if name in run.results and run.results[name] != token:
+            return f"{name} acquired the task with token {token}, and was told {run.results[name]}"
+    return ""
+
+
+def result_and_step_in_one_commit(run: SqlRun) -> str:
+    """After every commit the step of a task is the number of its operations that have a result."""
+    steps, done = dict[str, int](), defaultdict[str, set[str]](set)
+    changes = (one for one in run.log if isinstance(one, Changed))
+    for _, commit in groupby(changes, lambda change: change.commit):
+        for one in commit:
+            if one.table == "tasks" and one.after is not None:
+                steps[one.after["id"]] = one.after["step"]
+            elif one.table == "operations" and one.after is not None and one.after["status"] == "done":
+                done[one.after["task_id"]].add(one.after["operation_id"])
+        for task_id, step in steps.items():
+            if step != len(done[task_id]):
+                return f"{task_id} was at step {step} with {len(done[task_id])} results, if only for a while"
+    return ""
+
+
+def no_worker_breaks(run: SqlRun) -> str:
+    """A worker ends by itself, by a refused change or by a remote's error; anything else is a bug of the program."""
+    for name, error in sorted(run.errors.items()):
+        if not isinstance(error, ChangeRefused | RemoteError):
+            return f"{name} ended with {type(error).__name__}: {error}"
+    return ""
+
+
+def decides_by_what_it_read(run: SqlRun) -> str:
+    """Whoever says which version of the task it has read changes that version, or nothing."""
+    read: dict[str, object] = {}
+    for one in run.log:
+        if isinstance(one, Said) and one.what == "read":
+            read[one.worker] = one.value
+        elif isinstance(one, Changed) and one.table == "tasks" and one.before is not None and one.worker in read:
+            version = one.before["version"]
+            if version != read[one.worker]:
+                return f"{one.worker} has read version {read[one.worker]} and changed version {version}"
+            read[one.worker] = version + 1
+    return ""
+
+
+def every_change_has_its_version(run: SqlRun) -> str:
+    """The version grows by one with every change that others must notice."""
+    for change, before, after in _moves(run):
+        columns = {name for name in after if change.becomes(name)}
+        if not columns <= _UNVERSIONED and after["version"] != before["version"] + 1:
+            versions = f"its version went from {before['version']} to {after['version']}"
+            return f"{change.worker} changed {after['id']}, and {versions}"
+    return ""
+
+
+def final_is_final(run: SqlRun) -> str:
+    """A final state never changes."""
+    for change, before, after in _moves(run):
+        if before["state"] in FINAL_STATES and change.becomes("state"):
+            return f"{change.worker} made {after['id']} {after['state']}, which was {before['state']}"
+    return ""
+
+
+def only_edges_of_the_table(run: SqlRun) -> str:
+    """A state changes only along an edge of the table of transitions."""
+    for change, before, after in _moves(run):
+        edge = (before["state"], after["state"])
+        if change.becomes("state") and edge not in _EDGES:
+            return f"{change.worker} took {after['id']} from {edge[0]} to {edge[1]}"
+    return ""
+
+
+def only_the_current_token(run: SqlRun) -> str:
+    """Only the holder changes a task that is held; others acquire it when its lease has run out, with a new token."""
+    holders: dict[str, str] = {}
+    for change, before, after in _moves(run):
+        holder, held = holders.get(after["id"], ""), before["state"] in HELD_STATES
+        if acquires(change):
+            if held and before["lease_expires_at"] > change.at:
+                return f"{change.worker} took {after['id']}, which {holder} held until {before['lease_expires_at']:g}"
+            if after["lease_token"] <= before["lease_token"]:
+                return f"{change.worker} took {after['id']} with token {after['lease_token']}, which is not a new one"
+            holders[after["id"]] = change.worker
+        elif held and change.worker != holder and {name for name in after if change.becomes(name)} != {_CANCEL}:
+            return f"{change.worker} changed {after['id']} while {holder} held token {before['lease_token']}"
+    return ""
+
+
+def no_new_intent_after_a_cancel(run: SqlRun) -> str:
+    """Once a cancel is requested, no operation is begun."""
+    requested: set[str] = set()
+    for one in run.log:
+        if not isinstance(one, Changed) or one.after is None:
+            continue
+        if one.table == "tasks" and one.after["cancel_requested"] and one.after["direction"] == "do":
+            requested.add(one.after["id"])
+        if one.table == "attempts" and one.before is None and one.after["n"] == 1:
+            task_id, _, name = one.after["operation_id"].partition("/")
+            if task_id in requested and not name.endswith("/undo"):
+                return f"{one.after['operation_id']} was begun after the cancel"
+    return ""
+
+
+def undone_in_order(run: SqlRun) -> str:
+    """Operations are undone last done first, and only those that were done."""
+    done: list[str] = list(run.before) if isinstance(run, BenchRun) else []
+    for one in run.log:
+        if not isinstance(one, Applied):
+            continue
+        name, undoes, _ = one.operation_id.partition("/undo")
+        if not undoes:
+            done.append(name)
+        elif name not in done:
+            return f"{name} was undone, and had never been done"
+        elif done.pop() != name:
+            return f"{name} was undone before what was done after it"
+    return ""
+
+
+def every_end_is_announced(run: SqlRun) -> str:
+    """Of every task that has ended a message tells, written for a consumer."""
+    told = {row["task_id"] for row in _rows(run, "outbox")}
+    for _, _, after in _moves(run):
+        if after["state"] in ENDED_STATES and after["id"] not in told:
+            return f"{after['id']} is {after['state']}, and no message says so"
+    return ""
+
+
+def every_message_is_handed_over(run: SqlRun) -> str:
+    """Every message reaches its consumer, at least once."""
+    handed = {one.message_id for one in run.log if isinstance(one, Handed)}
+    lost = sorted({row["message_id"] for row in _rows(run, "outbox")} - handed)
+    return f"{lost[0]} never reached its consumer" if lost else ""
+
+
+def every_message_keeps_its_id(run: SqlRun) -> str:
+    """A message goes by its id in the outbox: however often it is delivered, its consumer can know it again."""
+    known = {row["message_id"] for row in _rows(run, "outbox")}
+    for one in run.log:
+        if isinstance(one, Handed) and one.message_id not in known:
+            return f"{one.worker} handed over {one.message_id}, which the outbox does not know"
+    return ""
+
+
+def settled_in_the_end(run: SqlRun) -> str:
+    """What can be settled is settled: after recovery no task is left queued, running or uncertain."""
+    query = "SELECT id, state FROM tasks WHERE state IN ('queued', 'running', 'uncertain') ORDER BY id"
+    for task_id, state in run.db.execute(query):
+        return f"{task_id} is left {state}"
+    return ""
+
+
+def _of_each_record(law: laws.Law) -> SqlLaw:
+    """A law of the task store, for each task of a run of plain SQL that keeps the store's tables."""
+
+    def checked(run: SqlRun) -> str:
+        records = run.records.values() if isinstance(run, BenchRun) else ()
+        return next(filter(None, map(law, records)), "")
+
+    checked.__name__, checked.__doc__ = law.__name__, law.__doc__
+    return checked
+
+
+no_second_effect = _of_each_record(laws.no_second_effect)
+success_means_done = _of_each_record(laws.success_means_done)
+record_and_ledger_agree = _of_each_record(laws.record_and_ledger_agree)
+
+CLAIM_LAWS: tuple[SqlLaw, ...] = (says_what_it_did, one_says_yes, no_worker_breaks)
+"""For functions that try something once, and say whether it was granted."""
+
+WORKER_LAWS: tuple[SqlLaw, ...] = (
+    no_second_effect,
+    undone_in_order,
+    success_means_done,
+    record_and_ledger_agree,
+    final_is_final,
+    only_edges_of_the_table,
+    only_the_current_token,
+    every_change_has_its_version,
+    no_new_intent_after_a_cancel,
+    settled_in_the_end,
+    no_worker_breaks,
+)
+"""For workers on the lab's tables that are started again until nothing is left to do."""
+
+OUTBOX_LAWS: tuple[SqlLaw, ...] = (every_end_is_announced, every_message_keeps_its_id, every_message_is_handed_over)
+"""For workers that announce the end of a task by an outbox."""
+
+
+def named(*chosen: SqlLaw) -> Mapping[str, SqlLaw]:
+    """Laws by their names, in this order, as a scenario wants them."""
+    return {law.__name__: law for law in chosen}

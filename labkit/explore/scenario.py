@@ -1,0 +1,52 @@
+"""What the search needs to know of a scenario and of the world in which it is played."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+from labkit.explore.choices import Schedule
+from labkit.explore.world import Played
+from labkit.runs import Moment, Run
+
+
+class World(Protocol):
+    """Where schedules are played, one after the other."""
+
+    def play(self, schedule: Schedule) -> Played:
+        """Run once, with these surprises.
+
+        Raises:
+            ScheduleMismatch: a surprise does not fit the run.
+        """
+
+    def watch(self, schedule: Schedule, title: str) -> tuple[Played, Run | tuple[Moment, ...]]:
+        """The same, and keep what there was to see at every crossing."""
+
+    def close(self) -> None:
+        """Remove what it made."""
+
+
+@runtime_checkable
+class Scenario(Protocol):
+    """What is explored."""
+
+    @property
+    def program(self) -> Callable[..., Any]:
+        """The workers' code."""
+
+    @property
+    def workers(self) -> int:
+        """How many are there from the start."""
+
+    @property
+    def allowed(self) -> frozenset[str]:
+        """The kinds of surprise that may happen."""
+
+    @property
+    def laws(self) -> Mapping[str, Callable[[Any], str]]:
+        """What every run must keep, by name."""
+
+    def open(self, folder: Path | None = None) -> World:
+        """Return a fresh world, its files within that folder where it exists."""

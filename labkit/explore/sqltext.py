@@ -1,0 +1,80 @@
+"""What the explorer has to know about the text of an SQL statement."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from typing import Any
+
+SHOWN = 60
+DML = frozenset({"INSERT", "UPDATE", "DELETE", "REPLACE"})
+_BLANK = r"(?:\s+|--[^\n]*(?:\n|$)|/\*.*?\*/)*"
+_FIRST_WORD = re.compile(_BLANK + r"([A-Za-z]+)", re.DOTALL)
+_TEMPORARY = re.compile(_BLANK + r"CREATE\s+TEMP", re.DOTALL | re.IGNORECASE)
+_PRAGMA = re.compile(_BLANK + r"PRAGMA\s+(?:\w+\.)?(\w+)\s*(?:[=(]\s*['\"]?(\w*))?", re.DOTALL | re.IGNORECASE)
+_OF_THE_FILE = frozenset({"application_id", "journal_mode", "locking_mode", "schema_version", "user_version"})
+_HARMLESS = DML | {"SELECT", "WITH", "VALUES", "EXPLAIN"}
+_TRANSACTION = frozenset({"BEGIN", "COMMIT", "END", "ROLLBACK", "SAVEPOINT", "RELEASE"})
+
+
+@cache
+def first_word(sql: str) -> str:
+    """The first word of a statement in capitals, comments left out; empty where there is none."""
+    found = _FIRST_WORD.match(sql)
+    return found.group(1).upper() if found else ""
+
+
+def reads(sql: str) -> bool:
+    """Whether a statement reads and does not write: inside a transaction it takes a snapshot."""
+    return first_word(sql) in ("SELECT", "WITH", "VALUES")
+
+
+@cache
+def side_door(sql: str) -> str:
+    """Name what a statement does to the file itself, which no run may; empty where it does nothing of the kind."""
+    word = first_word(sql)
+    if word in ("ATTACH", "DETACH", "VACUUM", "DROP", "ALTER") or (word == "CREATE" and not _TEMPORARY.match(sql)):
+        return word
+    name, value = pragma(sql)
+    is_wal = name == "journal_mode" and value.lower() == "wal"
+    return f"PRAGMA {name} = {value}" if name in _OF_THE_FILE and value and not is_wal else ""
+
+
+def pragma(sql: str) -> tuple[str, str]:
+    """Name and value of a PRAGMA, each empty where there is none."""
+    found = _PRAGMA.match(sql) if first_word(sql) == "PRAGMA" else None
+    return (found.group(1).lower(), found.group(2) or "") if found else ("", "")
+
+
+def leaves_traces(sql: str) -> bool:
+    """Whether a statement may change the connection for the statements after it."""
+    return first_word(sql) not in _HARMLESS | _TRANSACTION
+
+
+def shown(sql: str) -> str:
+    """A statement as one short line."""
+    text = " ".join(sql.split())
+    return text if len(text) <= SHOWN else f"{text[: SHOWN - 1]}…"
+
+
+def row_in_words(row: Any) -> str:
+    """What reading a row has told, in one line."""
+    if row is None:
+        return "read: no row"
+    values = row.values() if isinstance(row, Mapping) else row if isinstance(row, Sequence | sqlite3.Row) else (row,)
+    return shown("read: " + ", ".join("NULL" if value is None else str(value) for value in values))
+
+
+def statements(script: str) -> Iterator[str]:
+    """Split a script at complete statements; what is incomplete comes last, for SQLite to complain about."""
+    statement = ""
+    for part in re.split(r"(?<=;)", script):
+        statement += part
+        if sqlite3.complete_statement(statement):
+            if first_word(statement):
+                yield statement
+            statement = ""
+    if first_word(statement):
+        yield statement

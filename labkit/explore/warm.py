@@ -1,0 +1,190 @@
+"""What a simulated world keeps warm between runs: a folder in memory, open files, and the rows they began with."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+import tempfile
+import weakref
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+from types import TracebackType
+from typing import Generic, TypeVar
+
+from labkit.database import Database, Schema
+from labkit.explore.lives import Life
+from labkit.seams import Clock
+
+T = TypeVar("T")
+SHARED_MEMORY = Path("/dev/shm")
+
+
+class Files:
+    """A temporary folder: in shared memory where there is one, or within a folder that somebody else removes too.
+
+    Args:
+        within: that folder; one that does not exist, as on another machine, is passed over.
+    """
+
+    def __init__(self, within: Path | None = None) -> None:
+        places = [place for place in (within, SHARED_MEMORY) if place is not None and place.is_dir()]
+        self.folder = Path(tempfile.mkdtemp(prefix="recovery-lab-", dir=places[0] if places else None))
+        self._remove = weakref.finalize(self, _remove, self.folder, os.getpid())
+
+    def close(self) -> None:
+        """Remove the folder."""
+        self._remove()
+
+
+def _remove(folder: Path, process: int) -> None:
+    """Remove a folder of this process; a forked child that ends has no business with its parent's."""
+    if os.getpid() == process:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+class WarmDatabase(Database):
+    """A file of the world's own on one connection, which nobody else reads, moves or damages.
+
+    So it needs no locks, and its transactions no precautions; errors are told in the same words.
+    """
+
+    _only: sqlite3.Connection | None = None
+
+    def __init__(self, path: Path, schema: Schema) -> None:
+        new = sqlite3.connect(path, isolation_level=None)
+        for statement in ("PRAGMA page_size = 1024", "VACUUM"):  # the less a commit has to write
+            new.execute(statement)
+        new.close()
+        super().__init__(path, schema, "OFF")
+        self.connection().execute("PRAGMA locking_mode = EXCLUSIVE")
+
+    def connection(self) -> sqlite3.Connection:
+        """The one connection."""
+        if self._only is None:
+            self._only = super().connection()
+        return self._only
+
+    def write(self) -> _Transaction:  # type: ignore[override]  # not a generator's, but used in the same way
+        """As for `Database`."""
+        return _Transaction(self, "BEGIN IMMEDIATE")
+
+    def read(self) -> _Transaction:  # type: ignore[override]
+        """As for `Database`."""
+        return _Transaction(self, "BEGIN")
+
+
+class _Transaction(AbstractContextManager[sqlite3.Connection]):
+    """One transaction on a warm file."""
+
+    __slots__ = ("_begin", "_database", "_db")
+
+    def __init__(self, database: Database, begin: str) -> None:
+        self._database, self._begin = database, begin
+
+    def __enter__(self) -> sqlite3.Connection:
+        db = self._db = self._database.connection()
+        if db.in_transaction:  # left open by an interrupt: nobody's
+            db.rollback()
+        db.execute(self._begin)
+        return db
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None:
+            try:
+                self._db.execute("COMMIT")
+            except sqlite3.Error as refused:
+                error = refused
+        if error is not None:
+            if self._db.in_transaction:
+                self._db.execute("ROLLBACK")
+            if isinstance(error, Exception):
+                self._tell(error)
+
+    def _tell(self, error: Exception) -> None:
+        """Raise an error as `Database` would."""
+        careful = Database.read if self._begin == "BEGIN" else Database.write
+        with careful(self._database):
+            raise error
+
+
+class LifeDatabase(WarmDatabase):
+    """The world's warm file in the hands of one worker; dead with it."""
+
+    def __init__(self, warm: WarmDatabase, life: Life) -> None:
+        self.path, self.schema, self.synchronous = warm.path, warm.schema, warm.synchronous
+        self.journal_mode = warm.journal_mode
+        self._only, self._life = warm.connection(), life
+
+    def connection(self) -> sqlite3.Connection:
+        """The warm connection, for as long as the worker is alive."""
+        self._life.check_alive()
+        return super().connection()
+
+    def close(self) -> None:
+        """The world closes it."""
+
+
+class Known(Generic[T]):
+    """What was read from a warm file, to be read again only once something in the file has changed."""
+
+    def __init__(self, database: WarmDatabase, read: Callable[[], T]) -> None:
+        self._db, self._read = database.connection(), read
+        self._at, self._value = self._db.total_changes, read()
+
+    def __call__(self) -> T:
+        """The present value."""
+        if self._at != self._db.total_changes:
+            self._at, self._value = self._db.total_changes, self._read()
+        return self._value
+
+
+class LifeClock:
+    """The run's clock as one worker reads it."""
+
+    def __init__(self, clock: Clock, life: Life) -> None:
+        self._clock, self._life = clock, life
+
+    def now(self) -> float:
+        """Seconds of the run's clock."""
+        self._life.check_alive()
+        return self._clock.now()
+
+    def sleep(self, seconds: float) -> None:
+        """Hand over until so many seconds have passed."""
+        self._life.wait_until(self._clock.now() + max(0.0, seconds))
+
+
+class Rows:
+    """The rows of a database as they are now, to be put back before each run."""
+
+    def __init__(self, database: Database) -> None:
+        db = self._db = database.connection()
+        db.execute("DROP TRIGGER IF EXISTS events_are_not_deleted")  # rows are put back by deleting them
+        names = [name for (name,) in db.execute("SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY rowid")]
+        self._tables = {name: db.execute(f"SELECT * FROM {name}").fetchall() for name in names}
+        self._seen = self._mark()
+
+    def _mark(self) -> tuple[int, int]:
+        """Changes by this connection and by others: https://www.sqlite.org/pragma.html#pragma_data_version."""
+        (others,) = self._db.execute("PRAGMA data_version").fetchone()
+        return self._db.total_changes, others
+
+    def put_back(self) -> None:
+        """Let the tables hold what they held when this object was made."""
+        db = self._db
+        if db.in_transaction:
+            db.rollback()
+        if self._mark() == self._seen:
+            return
+        db.execute("BEGIN IMMEDIATE")
+        for name in reversed(self._tables):
+            db.execute(f"DELETE FROM {name}")
+        for name, rows in self._tables.items():
+            if rows:
+                db.executemany(f"INSERT INTO {name} VALUES ({', '.join('?' * len(rows[0]))})", rows)
+        db.execute("COMMIT")
+        self._seen = self._mark()

@@ -107,8 +107,8 @@ def test_open_starts_jupyterlab_on_the_first_notebook_with_this_python(notebooks
     start = Starts()
     assert lab.open_lab(places=[notebooks], environ={"DISPLAY": ":0"}, start=start) == 7
     assert start.command[:3] == [sys.executable, "-m", "jupyterlab"]
-    assert f"--ServerApp.root_dir={notebooks}" in start.command
-    assert "--LabApp.default_url=/lab/tree/00_start_here.ipynb" in start.command
+    assert f"--ServerApp.root_dir={notebooks.parent}" in start.command
+    assert f"--LabApp.default_url=/lab/tree/{notebooks.name}/00_start_here.ipynb" in start.command
     assert "--no-browser" not in start.command
 
 
@@ -117,13 +117,13 @@ def test_open_passes_on_port_and_no_browser(notebooks: Path):
     lab.open_lab("01", port=9001, browser=False, places=[notebooks], environ={"DISPLAY": ":0"}, start=start)
     assert "--ServerApp.port=9001" in start.command
     assert "--no-browser" in start.command
-    assert "--LabApp.default_url=/lab/tree/01_states.ipynb" in start.command
+    assert f"--LabApp.default_url=/lab/tree/{notebooks.name}/01_states.ipynb" in start.command
 
 
 def test_a_notebook_in_a_folder_below_is_found_and_its_address_quoted(notebooks: Path):
     start = Starts()
     lab.open_lab("instructor/04 key.ipynb", places=[notebooks], environ={}, start=start)
-    assert "--LabApp.default_url=/lab/tree/instructor/04%20key.ipynb" in start.command
+    assert f"--LabApp.default_url=/lab/tree/{notebooks.name}/instructor/04%20key.ipynb" in start.command
 
 
 @pytest.mark.parametrize(("root", "allowed"), [(True, True), (False, False)])

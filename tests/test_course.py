@@ -39,6 +39,8 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "temporary files"
     folder.mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(folder))
+    for name in ("TMPDIR", "TEMP", "TMP"):
+        monkeypatch.setenv(name, str(folder))
     monkeypatch.chdir(folder)
     return folder
 

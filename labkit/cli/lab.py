@@ -126,14 +126,14 @@ def jupyter_command(folder: Path, page: str, *, port: int | None, browser: bool,
     """Return the command line that starts JupyterLab with this very Python.
 
     Args:
-        folder: the notebooks folder, which becomes the server's root.
+        folder: the notebooks folder; the one it lies in becomes the server's root, so that links to the code open.
         page: the notebook to show, relative to it.
         port: the port to try first, or None for JupyterLab's own.
         browser: whether to open a browser window.
         root: whether the user is root, whom Jupyter turns away unless told; default: find out.
     """
-    command = [sys.executable, "-m", "jupyterlab", f"--ServerApp.root_dir={folder}"]
-    command.append(f"--LabApp.default_url=/lab/tree/{quote(page)}")
+    command = [sys.executable, "-m", "jupyterlab", f"--ServerApp.root_dir={folder.parent}"]
+    command.append(f"--LabApp.default_url=/lab/tree/{quote(f'{folder.name}/{page}')}")
     if port is not None:
         command.append(f"--ServerApp.port={port}")
     if not browser:

@@ -96,7 +96,7 @@ def page(browser: Browser) -> Iterator[Page]:
 
 def open_and_run(page: Page, lab: Lab, notebook: str) -> None:
     """Open a notebook in JupyterLab, run all its cells and wait until they have run."""
-    page.goto(f"{lab.url}lab/tree/{notebook}?reset&token={TOKEN}")
+    page.goto(f"{lab.url}lab/tree/{lab.folder.name}/{notebook}?reset&token={TOKEN}")
     page.wait_for_function("() => window.jupyterapp !== undefined")
     page.evaluate(
         """async () => {

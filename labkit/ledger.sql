@@ -1,7 +1,7 @@
 -- The books of a remote system: somebody else's file, which no worker may read to decide anything.
 
 CREATE TABLE effects (                                      -- what really happened
-    effect_id    INTEGER PRIMARY KEY AUTOINCREMENT,
+    effect_id    INTEGER PRIMARY KEY,
     operation_id TEXT NOT NULL,                             -- the caller's own reference
     request_id   TEXT NOT NULL,                             -- the sending that had this effect
     body         TEXT NOT NULL,                             -- JSON
@@ -23,7 +23,7 @@ CREATE TABLE fences (                                       -- the largest fenci
 ) STRICT, WITHOUT ROWID;
 
 CREATE TABLE under_way (                                    -- late requests: their callers gave up, they did not
-    seq          INTEGER PRIMARY KEY AUTOINCREMENT,
+    seq          INTEGER PRIMARY KEY,
     operation_id TEXT NOT NULL,
     request_id   TEXT NOT NULL,
     body         TEXT NOT NULL,
@@ -33,7 +33,7 @@ CREATE TABLE under_way (                                    -- late requests: th
 ) STRICT;
 
 CREATE TABLE requests (                                     -- every request that arrived, and what it was told
-    seq          INTEGER PRIMARY KEY AUTOINCREMENT,
+    seq          INTEGER PRIMARY KEY,
     operation_id TEXT NOT NULL,
     request_id   TEXT NOT NULL,
     key          TEXT,

@@ -72,7 +72,7 @@ WHERE o.status = 'pending'
 GROUP BY o.task_id;
 
 CREATE TABLE events (                                       -- the history: rows are added, never changed
-    seq     INTEGER PRIMARY KEY AUTOINCREMENT,
+    seq     INTEGER PRIMARY KEY,
     task_id TEXT NOT NULL REFERENCES tasks (id),
     at      REAL NOT NULL,
     event   TEXT NOT NULL,
@@ -89,7 +89,7 @@ CREATE TRIGGER events_are_not_changed BEFORE UPDATE ON events BEGIN SELECT RAISE
 CREATE TRIGGER events_are_not_deleted BEFORE DELETE ON events BEGIN SELECT RAISE(ABORT, 'events is append-only'); END;
 
 CREATE TABLE outbox (                                       -- written in the transaction of the change it announces
-    seq          INTEGER PRIMARY KEY AUTOINCREMENT,
+    seq          INTEGER PRIMARY KEY,
     message_id   TEXT NOT NULL UNIQUE,                      -- the same on every delivery
     task_id      TEXT NOT NULL REFERENCES tasks (id),
     topic        TEXT NOT NULL,

@@ -133,16 +133,16 @@ class TaskStore(HoldingChanges, DecidingChanges):
             raise UnknownTask("get", task_id, "a task of that id", "none")
         return found[0]
 
-    def _read(self, where: str, value: object) -> list[Task]:
+    def _read(self, where: str, *values: object) -> list[Task]:
         """Read tasks whole: a task without its operations would hide a doubt."""
         with self._db.read() as db:
-            rows = db.execute(f"SELECT * FROM tasks WHERE {where}", (value,)).fetchall()
+            rows = db.execute(f"SELECT * FROM tasks WHERE {where}", values).fetchall()
             return [task_from_row(row, _operations(db, row[0])) for row in rows]
 
     def tasks(self, state: State | None = None) -> list[Task]:
         """Read all tasks, or those in one state, by id."""
         wanted = None if state is None else known(State, state)
-        return self._read("?1 IS NULL OR state = ?1 ORDER BY id", wanted)
+        return self._read("? IS NULL OR state = ? ORDER BY id", wanted, wanted)
 
     def overdue(self) -> list[Task]:
         """Read the tasks whose question a person has not answered in time. A doubt among them is never failed."""

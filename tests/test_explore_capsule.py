@@ -252,6 +252,12 @@ def test_a_run_that_differs_names_the_step_and_what_was_expected_there():
     )
 
 
+def test_another_worker_at_the_same_point_is_a_difference(lost: Capsule):
+    (crash,) = lost.surprises
+    with pytest.raises(ScheduleMismatch, match=r"step 3 differs: expected worker-2, .*; found worker-1, "):
+        replay(replace(lost, surprises=(replace(crash, worker="worker-2"),)))
+
+
 def test_a_run_that_ends_too_early_says_after_which_step(lost: Capsule):
     last = len(replay(lost).played.steps)
     longer = replace(lost, surprises=(*lost.surprises, Surprise(500, "crash", "worker-9", "start worker-9")))
@@ -397,6 +403,14 @@ def test_what_is_no_capsule_at_all_is_refused(text: Any, expected: str):
         Capsule.from_json(text)
     assert f"expected {expected}" in str(caught.value)
     assert len(str(caught.value)) < 300
+
+
+def test_a_capsule_of_plain_sql_is_read_as_strictly():
+    capsule = failure(claiming(claim_by_reading))
+    with pytest.raises(BadCapsule, match="setup without further fields"):
+        Capsule.from_json(changed(capsule, put("DROP TABLE tasks", "setup", "prepare")))
+    with pytest.raises(BadCapsule, match="workers: a whole number"):
+        Capsule.from_json(changed(capsule, put(99, "setup", "workers")))
 
 
 def test_a_refused_capsule_is_invalid_input_with_its_fields(lost: Capsule):

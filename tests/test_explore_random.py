@@ -247,27 +247,25 @@ def facts_of(task: Task) -> tuple[Any, ...]:
 SEARCHES = """
 import sys
 sys.path.insert(0, "tests")
-from test_explore_random import SCENARIOS, explore
-for name, scenario in SCENARIOS.items():
-    print(name, explore(scenario, 1))
-    print(explore(scenario, 1, go_on=True))
+from test_explore_random import SCENARIOS, text_of
+print("".join(map(text_of, SCENARIOS)), end="")
 """
 
 
+def text_of(name: str) -> str:
+    scenario = SCENARIOS[name]
+    return f"{name}\n{explore(scenario, 1)}\n{explore(scenario, 1, go_on=True)}\n"
+
+
 def test_the_same_search_prints_the_same_text_twice_and_in_another_process() -> None:
-    here = "".join(
-        f"{name} {explore(scenario, 1)}\n{explore(scenario, 1, go_on=True)}\n" for name, scenario in SCENARIOS.items()
-    )
-    again = "".join(
-        f"{name} {explore(scenario, 1)}\n{explore(scenario, 1, go_on=True)}\n" for name, scenario in SCENARIOS.items()
-    )
-    assert here.encode() == again.encode()
+    here = {name: text_of(name) for name in SCENARIOS}
+    assert {name: text_of(name) for name in ("plain SQL", "claim")}.items() <= here.items()
     root, environment = Path(__file__).parent.parent, {**os.environ, "PYTHONHASHSEED": "7"}
     elsewhere = subprocess.run(
         [sys.executable, "-c", SEARCHES], cwd=root, env=environment, capture_output=True, text=True, check=True
     )
-    assert elsewhere.stdout.encode() == here.encode()
-    assert here.count("breaks a law") + here.count("break a law") >= 4
+    assert elsewhere.stdout.encode() == "".join(here.values()).encode()
+    assert sum("a law" in text for text in here.values()) >= 3, "some of them have broken a law"
 
 
 def test_compare_and_set_and_its_race_differ_in_the_text_too() -> None:

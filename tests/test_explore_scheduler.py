@@ -4,6 +4,7 @@ import gc
 import weakref
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from labkit.errors import RemoteError, SimulatedCrash
 from labkit.explore.bench import Bench
 from labkit.explore.benchworld import BenchScenario
 from labkit.explore.choices import ARRIVE, GO_ON, Choices, Schedule, ScheduleMismatch, Surprise
-from labkit.explore.lives import Life, RunTooLong, Status
+from labkit.explore.lives import Life, NotItsThread, RunTooLong, Status
 from labkit.explore.programs import LabWorker
 from labkit.explore.row_laws import WORKER_LAWS, named
 from labkit.explore.scheduler import Scheduler, WorldEvents
@@ -355,6 +356,25 @@ def test_a_worker_that_never_finishes_is_started_a_bounded_number_of_times() -> 
     assert failure is not None
     assert failure.law == "settled_in_the_end"
     assert len(starts) < 200
+
+
+def test_a_thread_that_a_worker_starts_is_told_that_it_cannot_be_followed() -> None:
+    told: list[str] = []
+
+    def program(task_id: str, store: TaskStore, remotes: Mapping[str, Remote]) -> None:
+        def use() -> None:
+            try:
+                store.say(task_id, "user", {})
+            except NotItsThread as error:
+                told.append(str(error))
+
+        thread = Thread(target=use)
+        thread.start()
+        thread.join()
+        LabWorker("by_capability")(task_id, store, remotes)
+
+    assert not explore(TaskScenario(program), 0).failure
+    assert told[0] == "worker-1 has started a thread: the explorer runs each worker in one; start no others"
 
 
 # Schedules that do not fit.

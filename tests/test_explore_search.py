@@ -2,6 +2,7 @@
 
 import multiprocessing
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -9,13 +10,14 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cache, partial
 from math import comb
 from pathlib import Path
 from typing import Any
 
+import cloudpickle
 import pytest
 
 from labkit.agent import plan
@@ -263,6 +265,24 @@ def test_an_interrupt_in_the_middle_of_a_worker_s_code_ends_the_search_and_leave
     assert list(private.iterdir()) == []
 
 
+def test_an_interrupt_that_the_explored_code_catches_ends_the_search_all_the_same():
+    interrupt = interrupting(8)
+
+    def deaf() -> None:
+        with suppress(BaseException):
+            interrupt()
+
+    found = explore(Walk(4, before=deaf), 2)
+    assert (found.schedules, found.cut_short) == (7, "interrupted")
+    with pytest.raises(KeyboardInterrupt):
+        signal.raise_signal(signal.SIGINT)  # once the search is over, an interrupt is everybody's again
+
+
+def test_a_search_on_another_thread_leaves_interrupts_alone():
+    with ThreadPoolExecutor(1) as executor:
+        assert executor.submit(explore, Walk(4), 2).result().passed
+
+
 def test_a_program_that_is_not_the_same_on_every_run_is_found_out():
     names = iter(f"point {number}" for number in range(1_000))
     found = explore(Walk(4, point=lambda place: next(names)), 2)
@@ -432,20 +452,52 @@ def test_a_time_limit_holds_for_a_process_that_hangs(private: Path):
     assert list(private.iterdir()) == []
 
 
-def test_a_batch_ends_once_its_search_is_over(tmp_path: Path):
-    import cloudpickle
+def batch(walk: Walk, *schedules: Schedule, go_on: bool = False, folder: Path = Path("nowhere")) -> Any:
+    return run_batch(cloudpickle.dumps(walk), pickle.dumps(schedules), False, go_on, str(folder))
 
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
+def test_once_a_search_is_over_its_batches_end_too(tmp_path: Path):
+    tally = tmp_path / "tally"
+    with processes("fork") as executor:
+        walk = Walk(100, before=partial(_note_and_linger, tally))
+        explore(walk, 1, executor=executor, max_seconds=0.5)
+    assert len(tally.read_bytes()) < 40  # of 201
+
+
+def _note_and_linger(tally: Path) -> None:
+    with tally.open("ab") as file:
+        file.write(b".")
+    time.sleep(0.05)
+
+
+def test_a_batch_ends_once_its_search_is_over(tmp_path: Path):
     flag = tmp_path / "searching"
     flag.touch()
-    parcel = cloudpickle.dumps(Walk(before=flag.unlink))
-    schedules = cloudpickle.dumps([(), (Surprise(0, CRASH),)])
-    runs, mismatch = run_batch(parcel, schedules, False, False, str(tmp_path))
+    runs, mismatch = batch(Walk(before=flag.unlink), (), (Surprise(0, CRASH),), folder=tmp_path)
     assert (len(runs), mismatch) == (1, None)
 
 
-def test_a_mismatch_travels_with_its_fields():
-    import pickle
+def test_a_batch_ends_at_its_first_failure_unless_told_to_go_on():
+    three = ((), (Surprise(0, CRASH),), (Surprise(1, CRASH),))
+    walk = Walk(bad=(Surprise(0, CRASH),))
+    assert [bool(played.law) for played, _ in batch(walk, *three)[0]] == [False, True]
+    assert [bool(played.law) for played, _ in batch(walk, *three, go_on=True)[0]] == [False, True, False]
 
+
+def test_a_batch_hands_over_the_runs_before_one_that_differs():
+    names = iter(f"point {number}" for number in range(1_000))
+    elsewhere = Surprise(0, CRASH, "worker-1", "point 0")
+    runs, mismatch = batch(Walk(point=partial(_next_of, list(names))), (), (elsewhere,))
+    assert [played.schedule for played, _ in runs] == [()]
+    assert (mismatch.place, mismatch.expected) == (0, "worker-1, point 0: crash")
+
+
+def _next_of(names: list[str], place: int) -> str:
+    return names.pop(0)
+
+
+def test_a_mismatch_travels_with_its_fields():
     there = pickle.loads(pickle.dumps(ScheduleMismatch(4, "this", "that")))
     assert (there.place, there.expected, there.found) == (4, "this", "that")
     assert str(there) == "step 5 differs: expected this; found that"

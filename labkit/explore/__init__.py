@@ -1,5 +1,7 @@
 """The explorer: every crash, every lost reply, every interleaving of a recovery program, on real SQLite."""
 
+from labkit.explore.bench import Bench
+from labkit.explore.benchworld import BenchScenario
 from labkit.explore.capsule import Capsule
 from labkit.explore.choices import ScheduleMismatch, Step, Surprise
 from labkit.explore.exploration import Exploration
@@ -14,6 +16,8 @@ from labkit.explore.world import Played, TaskScenario
 __all__ = [
     "LAWS",
     "BadCapsule",
+    "Bench",
+    "BenchScenario",
     "Capsule",
     "Exploration",
     "LabWorker",

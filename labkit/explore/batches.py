@@ -155,12 +155,11 @@ def run_batch(parcel: bytes, schedules: bytes, deeper: bool, go_on: bool, folder
 
 def _run_batch(scenario: Scenario, schedules: Sequence[Schedule], deeper: bool, go_on: bool, folder: Path) -> Batch:
     runs: list[Seen] = []
-    flag = _flag(folder)
-    wanted = flag.exists()
-    world = scenario.open(folder)
+    flag, is_here = _flag(folder), folder.is_dir()
+    world = scenario.open(folder if is_here else None)
     try:
         for schedule in schedules:
-            if wanted and not flag.exists():
+            if is_here and not flag.exists():
                 break
             played, children = _seen(world, schedule, deeper)
             runs.append((played if played.law else replace(played, steps=()), children))

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-UNWATCHED = frozenset({"events", "messages", "sqlite_sequence"})
+UNWATCHED = frozenset({"events", "messages"})
 """Histories: rows are only ever added to them."""
 
 Row = Mapping[str, Any]

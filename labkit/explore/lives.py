@@ -25,6 +25,13 @@ class RunTooLong(Exception):
     """A run did more than a run may: a loop in the program that no budget bounds."""
 
 
+class NotItsThread(Exception):
+    """A worker's handle was used in a thread, or another kind of task, that the worker has started."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"{name} has started a thread: the explorer runs each worker in one; start no others")
+
+
 class Status(Enum):
     """Where a worker stands."""
 
@@ -128,6 +135,8 @@ class Life:
             if self._touches > MAX_CLINGING and getcurrent() is self._greenlet:
                 self._leave()
             raise SimulatedCrash(f"{self.name} is dead")
+        if getcurrent() is not self._greenlet:
+            raise NotItsThread(self.name)
         if self._touches > MAX_TOUCHES:
             self.hub.abort(self, RunTooLong(f"more than {MAX_TOUCHES:,} looks at the world between two crossings"))
 

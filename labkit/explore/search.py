@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
-from contextlib import closing
+from contextlib import closing, contextmanager
 
 from labkit.errors import InvalidInput
 from labkit.explore.batches import Here, OutOfTime, Runner, Spread
 from labkit.explore.choices import Schedule, ScheduleMismatch, order_of
 from labkit.explore.exploration import Exploration
+from labkit.explore.interrupt import Interrupt
 from labkit.explore.progress import Progress
 from labkit.explore.scenario import Scenario
 from labkit.explore.world import Played
@@ -48,42 +49,56 @@ def explore(
     Raises:
         Exception: whatever a law or the executor raises; what the explored program raises is part of its run.
     """
+    found = _Found(scenario, _checked(surprises, max_schedules), max_schedules)
+    deadline = None if max_seconds is None else time.monotonic() + max_seconds
+    with _ends_of_search(found, max_seconds), Interrupt() as interrupt:
+        runner = _runner(scenario, executor, deadline, go_on)
+        with closing(runner), Progress(progress, tell) as shown:
+            for played, known in _search(runner, found, go_on):
+                interrupt.check()
+                found.add(played)
+                shown.step(found.schedules, known)
+    return found.result()
+
+
+def _checked(surprises: int | None, max_schedules: int) -> int | None:
     if surprises is not None and (isinstance(surprises, bool) or not isinstance(surprises, int) or surprises < 0):
         raise InvalidInput("surprises: 0 or more, or None for no bound", surprises)
     if max_schedules < 1:
         raise InvalidInput("max_schedules: 1 or more", max_schedules)
-    deadline = None if max_seconds is None else time.monotonic() + max_seconds
-    found = _Found(scenario, surprises, max_schedules)
+    return surprises
+
+
+@contextmanager
+def _ends_of_search(found: _Found, max_seconds: float | None) -> Iterator[None]:
+    """Say why a search ended early."""
     try:
-        runner = _runner(scenario, executor, deadline, go_on)
-        with closing(runner), Progress(progress, tell) as shown:
-            _search(runner, found, surprises, go_on, shown)
+        yield
     except KeyboardInterrupt:
         found.cut_short = "interrupted"
     except OutOfTime:
         found.cut_short = f"stopped after {max_seconds:g} seconds"
     except ScheduleMismatch as mismatch:
         found.cut_short = f"the program is not the same on every run: {mismatch}"
-    return found.result()
 
 
 def _runner(scenario: Scenario, executor: Executor | None, deadline: float | None, go_on: bool) -> Runner:
     return Here(scenario, deadline) if executor is None else Spread(scenario, executor, deadline, go_on)
 
 
-def _search(runner: Runner, found: _Found, surprises: int | None, go_on: bool, shown: Progress) -> None:
+def _search(runner: Runner, found: _Found, go_on: bool) -> Iterator[tuple[Played, int]]:
+    """Go through the levels; yield each run and how many schedules are known by then."""
     level: Sequence[Schedule] = [()]
     while level:
-        deeper = surprises is None or len(level[0]) < surprises
+        deeper = found.surprises is None or len(level[0]) < found.surprises
         collected = _Level(found.max_schedules)
         for number, (played, children) in enumerate(runner.run(level, deeper), start=1):
             if not found.may_add():
                 return
-            found.add(played)
             collected.add(children)
+            yield played, found.schedules + 1 + len(level) - number + len(collected.schedules)
             if played.law and not go_on:
                 return
-            shown.step(found.schedules, found.schedules + len(level) - number + len(collected.schedules))
         level = collected.in_order()
     found.complete = True
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cache
+from functools import lru_cache
 from typing import Any
 
 SHOWN = 60
+KEPT = 1_000
 DML = frozenset({"INSERT", "UPDATE", "DELETE", "REPLACE"})
 _BLANK = r"(?:\s+|--[^\n]*(?:\n|$)|/\*.*?\*/)*"
 _FIRST_WORD = re.compile(_BLANK + r"([A-Za-z]+)", re.DOTALL)
@@ -19,7 +20,7 @@ _HARMLESS = DML | {"SELECT", "WITH", "VALUES", "EXPLAIN"}
 _TRANSACTION = frozenset({"BEGIN", "COMMIT", "END", "ROLLBACK", "SAVEPOINT", "RELEASE"})
 
 
-@cache
+@lru_cache(KEPT)
 def first_word(sql: str) -> str:
     """The first word of a statement in capitals, comments left out; empty where there is none."""
     found = _FIRST_WORD.match(sql)
@@ -31,7 +32,7 @@ def reads(sql: str) -> bool:
     return first_word(sql) in ("SELECT", "WITH", "VALUES")
 
 
-@cache
+@lru_cache(KEPT)
 def side_door(sql: str) -> str:
     """Name what a statement does to the file itself, which no run may; empty where it does nothing of the kind."""
     word = first_word(sql)

@@ -21,7 +21,7 @@ from labkit.errors import StaleToken
 from labkit.exchange import Request
 from labkit.records import Announcement, Lease, Outcome, PlannedOperation, Task
 from labkit.remote import Capabilities, RemoteService
-from labkit.retries import Category
+from labkit.retries import Budget, Category
 from labkit.seams import ManualClock
 from labkit.states import HELD_STATES, TRANSITIONS, UNVERSIONED_EVENTS, Event, State
 from labkit.store import SCHEMA, TaskStore
@@ -48,7 +48,7 @@ def work(path: Path, worker: str, draw: random.Random, acknowledge: Acknowledge)
         for number in range(100_000):
             lease = store.claim_next(worker, LEASE_SECONDS)
             if lease is None:
-                task = store.enqueue(f"{worker}-{number}", PLAN)
+                task = store.enqueue(f"{worker}-{number}", PLAN, budget=Budget(1_000_000, 1e9))
                 acknowledge(task.id, "enqueue", 1, 0)
                 continue
             acknowledge(lease.task_id, None, lease.version, lease.token)
@@ -76,7 +76,10 @@ def finish(store: TaskStore, lease: Lease, draw: random.Random, acknowledge: Ack
             lease = store.lose_track(lease, operation.id)
             acknowledge(lease.task_id, "lose_track", lease.version, lease.token)
             return settle(store, lease, draw, acknowledge)
-        if fate < 0.2 and store.get(lease.task_id).attempts < 5:
+        if fate < 0.15:
+            store.fail(lease, Category.INVALID, operation.id, Outcome.REFUSED)
+            return acknowledge(lease.task_id, "fail", lease.version + 1, lease.token)
+        if fate < 0.25:
             store.retry_later(lease, operation.id, Outcome.NOT_SENT, Category.TRANSIENT, store.clock.now())
             return acknowledge(lease.task_id, "retry_later", lease.version + 1, lease.token)
         news = Announcement("news", {"text": "x" * draw.randrange(3000)})

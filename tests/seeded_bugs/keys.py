@@ -114,6 +114,7 @@ TWO_VOUCHERS = tuple(PlannedOperation(name, "payments", SAME) for name in ("vouc
 TWO = tuple(plan()[:2])
 LAB = {name: LabWorker(name) for name in ("same_key", "ask_person", "query_then_ask", "by_capability")}
 KEYED, ASKED = scenario(LAB["same_key"], KEYS), scenario(LAB["ask_person"], NOTHING)
+QUERIED = scenario(LAB["query_then_ask"], QUERY)
 FORGETFUL = Capabilities(idempotency_keys=True, key_ttl_seconds=20.0)
 TIGHT = Budget(max_attempts=2)
 STOPPED = TaskScenario(LAB["by_capability"], TWO, REMOTES, allowed=frozenset({CANCEL}))
@@ -135,14 +136,14 @@ BUGS = (
         DOUBLED,
         1,
         scenario(LabWorker("query_first"), QUERY, "late"),
-        scenario(LAB["query_then_ask"], QUERY, "late"),
+        QUERIED,
     ),
     Bug(
         "not found taken as proof: paused sender",
         DOUBLED,
         1,
         scenario(LabWorker("query_first"), QUERY, "pause"),
-        scenario(LAB["query_then_ask"], QUERY, "pause"),
+        QUERIED,
     ),
     Bug("unknown taken for failed", DOUBLED, 1, scenario(unknown_taken_for_failed, NOTHING), ASKED),
     Bug("unknown taken for done", "success_means_done", 1, scenario(LabWorker("assume_done"), NOTHING), ASKED),

@@ -426,3 +426,13 @@ def test_a_missing_browser_is_a_note_and_no_failure():
 def test_the_parser_knows_the_documented_commands():
     for arguments in (["open", "--port", "1", "--no-browser", "03"], ["demo"], ["doctor", "--json"]):
         assert build_parser().parse_args(arguments).run is not None
+
+
+def test_a_reader_that_has_seen_enough_ends_the_command_without_a_traceback() -> None:
+    command = [sys.executable, "-c", "import sys; from labkit.cli import main; sys.exit(main(['doctor']))"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert process.stdout is not None
+    process.stdout.close()
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 141
+    assert said == b""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -29,8 +30,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         options = build_parser().parse_args(arguments)
         code: int = options.run(options)
+        sys.stdout.flush()
     except KeyboardInterrupt:
         return 130
+    except BrokenPipeError:  # the reader, such as head, has seen enough; nothing may be flushed to it at the end
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
     return code
 
 

@@ -459,6 +459,7 @@ def test_a_name_in_a_capsule_leads_to_no_file_outside_the_world_s_folder(
     inside = tmp_path / "memory"
     inside.mkdir()
     monkeypatch.setattr(warm_files, "SHARED_MEMORY", inside)
+    monkeypatch.delenv("TMPDIR", raising=False)
     found = data(lost)
     outside = "../../outside"
     found["setup"]["remotes"] = {outside: found["setup"]["remotes"]["payments"], "tasks": {}}

@@ -28,6 +28,7 @@ from labkit.explore.batches import BatchFailed, run_batch
 from labkit.explore.choices import Choices, Schedule, order_of
 from labkit.explore.search import _Level
 from labkit.explore.sql_programs import claim_by_condition, claim_by_reading, claiming
+from labkit.explore.world import TaskWorld
 
 CRASH, SWITCH = "crash", "switch to worker-2"
 
@@ -294,6 +295,19 @@ def test_a_program_that_is_not_the_same_on_every_run_is_found_out():
     )
 
 
+def test_an_error_of_the_world_is_not_taken_for_the_program_s():
+    class Faulty(TaskWorld):
+        def crossed(self, life: Any, point: Any) -> None:
+            raise ZeroDivisionError("a bug of the lab's own")
+
+    class FaultyScenario(TaskScenario):
+        def open(self, folder: Path | None = None) -> TaskWorld:
+            return Faulty(self, folder)
+
+    with pytest.raises(ZeroDivisionError, match="a bug of the lab's own"):
+        explore(FaultyScenario(LabWorker("same_key")))
+
+
 # --- progress ---------------------------------------------------------------------------------------------
 
 
@@ -324,6 +338,7 @@ def test_whoever_wants_to_know_is_told_how_far_the_search_is():
 def private(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder that stands for the shared memory, so that whatever is left in it is this test's."""
     monkeypatch.setattr(warm_files, "SHARED_MEMORY", tmp_path)
+    monkeypatch.delenv("TMPDIR", raising=False)
     return tmp_path
 
 

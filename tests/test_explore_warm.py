@@ -33,6 +33,18 @@ def test_a_folder_lies_within_another_one_where_that_exists(tmp_path: Path):
         assert not files.folder.exists()
 
 
+def test_a_folder_lies_where_temporary_files_are_said_to_belong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    memory, told = tmp_path / "memory", tmp_path / "told"
+    memory.mkdir()
+    told.mkdir()
+    monkeypatch.setattr("labkit.explore.warm.SHARED_MEMORY", memory)
+    monkeypatch.setattr("tempfile.tempdir", None)
+    monkeypatch.delenv("TMPDIR", raising=False)
+    assert Files().folder.parent == memory
+    monkeypatch.setenv("TMPDIR", str(told))
+    assert Files().folder.parent == told
+
+
 def test_a_folder_that_nobody_closed_goes_with_its_owner(tmp_path: Path):
     folder = Files(tmp_path).folder
     assert not folder.exists()

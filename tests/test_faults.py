@@ -154,40 +154,32 @@ def test_eight_processes_with_the_same_keys_have_one_effect_a_key_and_hear_the_s
 
 
 @fault("many workers at once")
-def test_whoever_waits_for_the_file_is_not_left_waiting_while_others_come_and_go(path: Path) -> None:
-    """SQLite's own waiting looks ever more rarely; here the file is never free for longer than a blink."""
+def test_a_busy_file_is_asked_again_after_milliseconds_and_anything_else_is_passed_on(path: Path) -> None:
+    """SQLite's own waiting comes to look every 100 ms only, and whoever has just let go is faster."""
     filled(path)
-    done, waited = threading.Event(), threading.Event()
+    asked = 0
 
-    def crowd() -> None:
-        with closing(sqlite3.connect(path, timeout=0, isolation_level=None)) as db:
-            db.execute("BEGIN IMMEDIATE")
-            waited.set()
-            while not done.wait(0.03):
-                db.execute("COMMIT")
-                done.wait(0.002)
-                db.execute("BEGIN IMMEDIATE") if not locked(db) else None
-            if db.in_transaction:
-                db.execute("COMMIT")
+    def ask() -> int:
+        nonlocal asked
+        asked += 1
+        if asked == 20:
+            holder.execute("COMMIT")
+        if asked == 30:
+            other.execute("SELECT * FROM nowhere")
+        other.execute("BEGIN IMMEDIATE")
+        other.execute("ROLLBACK")
+        return asked
 
-    def locked(db: sqlite3.Connection) -> bool:
-        try:
-            db.execute("BEGIN IMMEDIATE")
-        except sqlite3.OperationalError:
-            return True
-        db.execute("ROLLBACK")
-        return False
-
-    others = threading.Thread(target=crowd)
-    others.start()
-    waited.wait()
+    with closing(sqlite3.connect(path, isolation_level=None)) as holder, closing(sqlite3.connect(path)) as other:
+        other.isolation_level = None
+        other.execute("PRAGMA busy_timeout = 0")
+        holder.execute("BEGIN IMMEDIATE")
+        assert opening.patiently(ask) == 20
+        asked = 29
+        with pytest.raises(sqlite3.OperationalError, match="no such table"):
+            opening.patiently(ask)
     with open_file(path) as store:
-        for number in range(3):
-            write(store, f"more-{number}")
-    done.set()
-    others.join()
-    with open_file(path) as store:
-        assert len(names(store)) == 6
+        assert store._db.connection().execute("PRAGMA busy_timeout").fetchone() == (20,)
 
 
 @fault("another program keeps a write transaction open", StoreBusy)
@@ -440,6 +432,25 @@ def trigger_of_events() -> str:
     return next(sql for name, sql in SCHEMA.objects if name == "events_are_not_changed")
 
 
+HEADS: dict[str, Callable[[bytes], bytes]] = {
+    "a schema that is no text": lambda head: head.replace(b"viewin_doubt", b"viewin\xffdoubt").replace(
+        b"CREATE VIEW in_doubt", b"CREATE VIEX in_doubt"
+    ),
+    "a format of the future": lambda head: head[:44] + (9).to_bytes(4, "big") + head[48:],
+}
+
+
+@fault("bits have flipped on the disk", StoreCorrupt)
+@pytest.mark.parametrize("harm", HEADS)
+def test_a_head_that_sqlite_itself_has_no_name_for_is_damage(harm: str, path: Path, named: Errors) -> None:
+    filled(path)
+    damaged = HEADS[harm](path.read_bytes())
+    assert damaged != path.read_bytes()
+    path.write_bytes(damaged)
+    with pytest.raises(named):
+        open_file(path)
+
+
 @fault("bits have flipped on the disk")
 def test_another_plausible_value_is_believed(path: Path) -> None:
     filled(path)
@@ -522,6 +533,20 @@ def test_in_rollback_mode_a_file_that_was_taken_away_is_noticed_too(path: Path, 
         path.unlink()
         with pytest.raises(named):
             write(opened, "new")
+
+
+@POSIX
+@fault(MOVED, StoreMoved)
+def test_in_rollback_mode_even_a_file_that_is_taken_away_in_the_middle_is_noticed(path: Path, named: Errors) -> None:
+    def take_away() -> None:
+        with store._db.write() as db:
+            path.unlink()
+            db.execute("DELETE FROM messages")
+            db.execute("INSERT INTO tasks (id, kind) VALUES ('task-1', 'refund')")
+
+    in_rollback_mode(path)
+    with open_file(path) as store, pytest.raises(named):
+        take_away()
 
 
 @POSIX
@@ -676,6 +701,19 @@ def test_where_sqlite_refuses_a_log_a_rollback_journal_is_used_and_synced_harder
     database.close()
 
 
+@fault(NO_LOG)
+@pytest.mark.parametrize("writing", [False, True], ids=["read", "write"])
+def test_in_rollback_mode_readers_and_writers_wait_for_each_other(
+    writing: bool, path: Path, ledger: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    in_rollback_mode(path, ledger)
+    with open_file(path, ledger) as opened, closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("BEGIN" if writing else "BEGIN EXCLUSIVE")
+        other.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+        monkeypatch.setattr("time.sleep", lambda seconds: other.in_transaction and other.execute("COMMIT"))
+        write(opened, "new") if writing else opened._db.read().__enter__()
+
+
 @fault("the working folder changes")
 def test_a_store_stays_with_its_file_when_the_working_folder_changes(
     path: Path, ledger: bool, monkeypatch: pytest.MonkeyPatch
@@ -811,6 +849,7 @@ from labkit import TaskStore
 from labkit.errors import StoreClosed
 store = TaskStore(sys.argv[1])
 store.enqueue("before", [])
+journal = sys.argv[1] + "-journal"
 with store._db.write() as db:
     db.execute("INSERT INTO tasks (id, kind) VALUES ('during', 'refund')")
     child = os.fork()
@@ -820,8 +859,12 @@ with store._db.write() as db:
         except StoreClosed as error:
             print(error.found, flush=True)
             store.close()
-            sys.exit(0)  # all objects are destroyed, connections among them
+            if store.journal_mode == "wal":
+                sys.exit(0)  # all objects are destroyed, connections among them
+            os._exit(0)
+    there = os.path.exists(journal)
     assert os.waitpid(child, 0)[1] == 0
+    assert os.path.exists(journal) == there == (store.journal_mode == "delete")
 store.enqueue("after", [])
 print([task.id for task in store.tasks()])
 """
@@ -829,7 +872,10 @@ print([task.id for task in store.tasks()])
 
 @POSIX
 @fault("the process forks with a store open", StoreClosed)
-def test_a_child_is_told_that_the_store_is_its_parent_s_which_goes_on(path: Path, named: Errors) -> None:
+@pytest.mark.parametrize("mode", ["wal", "delete"])
+def test_a_child_is_told_that_the_store_is_its_parent_s_which_goes_on(mode: str, path: Path, named: Errors) -> None:
+    if mode == "delete":
+        in_rollback_mode(path)
     done = subprocess.run(
         [sys.executable, "-c", FORK, str(path)], capture_output=True, text=True, timeout=60, check=False
     )
@@ -886,6 +932,7 @@ INTERRUPT = "an interrupt in the middle of a call"
 def test_an_interrupt_leaves_all_or_nothing_and_the_store_goes_on(name: str) -> None:
     seen = interrupting.interrupt_everywhere(name, stride=151)
     assert seen["interrupts"] >= 3
+    assert seen["locked until the next call"] == 0
 
 
 @POSIX

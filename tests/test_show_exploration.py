@@ -1,12 +1,13 @@
 """A search as people look at it: a table, and its smallest failure in text and picture."""
 
 import base64
+from typing import Any
 
 import pytest
 
 from labkit.explore import LabWorker, TaskScenario, explore
 from labkit.explore.sql_programs import claim_by_condition, claim_by_reading, claiming
-from labkit.show.exploration import ExplorationView, show
+from labkit.show.exploration import ExplorationView, lanes, show
 from labkit.show.timeline import Timeline
 
 
@@ -79,3 +80,19 @@ def test_plain_sql_stands_in_a_column_for_each_worker():
     assert first.startswith("1  before SELECT id FROM tasks")
     assert "!! switch to worker-2" in lanes
     assert len([line for line in lanes.splitlines() if line[:1].isdigit()]) == len(view.failure or ())
+
+
+def test_of_a_long_run_the_middle_is_left_out_and_the_gap_is_named():
+    def for_ever(task_id: str, store: Any, remotes: Any) -> None:
+        lease = store.claim(store.get(task_id), "worker-1", 30.0)
+        while True:
+            lease = store.renew(lease, 30.0)
+
+    view = show(explore(TaskScenario(for_ever), 0))
+    assert view.failure is not None
+    assert view.timeline is not None
+    whole = len(view.failure.moments)
+    assert whole > 200
+    assert [moment.number for moment in view.timeline.run.moments] == [*range(1, 25), *range(whole - 7, whole + 1)]
+    assert view.timeline.run.title == f"for_ever: no surprise (moments 25 to {whole - 8} left out)"
+    assert f"(moments 25 to {whole - 8} left out)" in str(lanes(view.failure.moments))

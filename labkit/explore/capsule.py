@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from labkit.explore.choices import Schedule, Surprise
-from labkit.explore.fields import BadCapsule, Fields, parse, plain
+from labkit.explore.fields import Fields, parse, plain
 from labkit.explore.scenario import Scenario
 from labkit.explore.setup import checked_setup, setup_of
 from labkit.explore.world import Played
@@ -51,7 +51,7 @@ class Capsule:
         """Write it as JSON, steps counted from 1, the same text on every machine.
 
         Raises:
-            BadCapsule: it would be larger than a capsule may be.
+            BadCapsule: it would not be read back, for it is larger than a capsule may be, or out of its bounds.
         """
         surprises = [
             {"step": one.place + 1, "worker": one.worker, "point": plain(one.point), "choice": one.choice}
@@ -59,8 +59,7 @@ class Capsule:
         ]
         data = {"format": FORMAT, "version": VERSION, "law": self.law, "how": self.how, "verdict": self.verdict}
         text = json.dumps(data | {"surprises": surprises, "setup": self.setup}, indent=1, allow_nan=False) + "\n"
-        if len(text) > MAX_BYTES:
-            raise BadCapsule(f"at most {MAX_BYTES:,} bytes", f"{len(text):,}")
+        self.from_json(text)
         return text
 
     @classmethod

@@ -18,6 +18,7 @@ T = TypeVar("T")
 LONGEST_SECONDS = 1e9
 """About thirty years; longer times are no set-up, and sums of them would lose their fractions."""
 
+MOST = 1_000_000_000
 LONGEST_TEXT = 500
 
 
@@ -140,7 +141,7 @@ def flat_from_json(kind: Callable[..., T], data: object, where: str) -> T:
             if isinstance(field.default, bool):
                 values[field.name] = fields.flag(field.name)
             elif isinstance(field.default, int):
-                values[field.name] = fields.whole(field.name, 0, 1_000)
+                values[field.name] = fields.whole(field.name, 0, MOST)
             else:
                 values[field.name] = fields.seconds(field.name)
     fields.end()

@@ -146,8 +146,7 @@ class Scheduler:
         self._crossings += 1
         if self._crossings > MAX_CROSSINGS:
             self.abort(life, RunTooLong(f"more than {MAX_CROSSINGS:,} crossings, the last one at {point.name}"))
-        self.world.crossed(life, point)
-        chosen = self._choose(life, point.name, self._options(life))
+        chosen = self._choose(life, point.name, self._seen(life, point))
         if chosen == GO_ON:
             return
         if chosen == CRASH:
@@ -171,6 +170,14 @@ class Scheduler:
             self._next = next(other for other in self.lives if other.name == chosen.removeprefix(SWITCH))
             self._next.status = Status.READY
         life.hand_over()
+
+    def _seen(self, life: Life, point: Point) -> tuple[str, ...]:
+        """Let the world see a crossing, and ask what can happen there; an error of the world is not the program's."""
+        try:
+            self.world.crossed(life, point)
+            return self._options(life)
+        except Exception as error:
+            self.abort(life, error)
 
     def at_call(self, life: Life, call: Call) -> Delivery:
         """Choose what the wire does with a call."""

@@ -22,15 +22,16 @@ SHARED_MEMORY = Path("/dev/shm")
 
 
 class Files:
-    """A temporary folder: in shared memory where there is one, or within a folder that somebody else removes too.
+    """A temporary folder: in shared memory where there is one, unless somebody has said where such folders belong.
 
     Args:
-        within: that folder; one that does not exist, as on another machine, is passed over.
+        within: a folder that somebody else removes too; one that does not exist, as on another machine, is passed over.
     """
 
     def __init__(self, within: Path | None = None) -> None:
-        places = [place for place in (within, SHARED_MEMORY) if place is not None and place.is_dir()]
-        self.folder = Path(tempfile.mkdtemp(prefix="recovery-lab-", dir=places[0] if places else None))
+        memory = None if "TMPDIR" in os.environ else SHARED_MEMORY
+        place = next((place for place in (within, memory) if place is not None and place.is_dir()), None)
+        self.folder = Path(tempfile.mkdtemp(prefix="recovery-lab-", dir=place))
         self._remove = weakref.finalize(self, _remove, self.folder, os.getpid())
 
     def close(self) -> None:

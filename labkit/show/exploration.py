@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from labkit.explore.exploration import COUNTED, Exploration, in_order, named
@@ -12,6 +12,7 @@ from labkit.show.style import mimebundle
 from labkit.show.tables import TextTable
 from labkit.show.timeline import DITTO, TEXT_WIDTH, Timeline
 
+FIRST_SHOWN, LAST_SHOWN = 24, 8
 NEVER = "0  <- allowed, but it never happened"
 
 
@@ -39,7 +40,11 @@ class ExplorationView:
     @property
     def timeline(self) -> Timeline | None:
         """The failure in its three views; None where there is none, or where it is plain SQL without them."""
-        return None if self.failure is None or self.failure.run is None else Timeline(self.failure.run, self.dark)
+        if self.failure is None or self.failure.run is None:
+            return None
+        run = self.failure.run
+        moments, left_out = shortened(run.moments)
+        return Timeline(replace(run, moments=moments, title=f"{run.title}{left_out}"), self.dark)
 
     def __str__(self) -> str:
         if self.failure is None:
@@ -65,8 +70,17 @@ def show(exploration: Exploration, dark: bool = False) -> ExplorationView:
     return ExplorationView(exploration, exploration.replay(), dark)
 
 
-def lanes(moments: tuple[Moment, ...]) -> TextTable:
+def shortened(moments: tuple[Moment, ...]) -> tuple[tuple[Moment, ...], str]:
+    """The first and the last moments of a long run, such as one that retries for ever, and words for the others."""
+    if len(moments) <= FIRST_SHOWN + LAST_SHOWN:
+        return moments, ""
+    left_out = f" (moments {FIRST_SHOWN + 1} to {len(moments) - LAST_SHOWN} left out)"
+    return moments[:FIRST_SHOWN] + moments[-LAST_SHOWN:], left_out
+
+
+def lanes(run: tuple[Moment, ...]) -> TextTable:
     """A run with a column for each worker, and what everybody can see in the database at every step."""
+    moments, left_out = shortened(run)
     workers = sorted({moment.worker for moment in moments}, key=lambda name: (len(name), name))
     rows, before = [], ""
     for moment in moments:
@@ -76,4 +90,4 @@ def lanes(moments: tuple[Moment, ...]) -> TextTable:
             (str(moment.number), *here, DITTO if moment.database == before else moment.database.removesuffix(": "))
         )
         before = moment.database
-    return TextTable(("#", *workers, "what the database says"), tuple(rows), width=TEXT_WIDTH)
+    return TextTable(("#", *workers, "what the database says"), tuple(rows), left_out.strip(), width=TEXT_WIDTH)

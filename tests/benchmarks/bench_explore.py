@@ -38,7 +38,7 @@ from labkit.explore.world import TaskScenario
 from labkit.policies import BY_CAPABILITY
 from labkit.real.drill import drill
 from labkit.runs import Verdict
-from labkit.seams import Boundary, Delivery, ManualClock, Network, Point, reliable
+from labkit.seams import Boundary, Delivery, ManualClock, Network, Point, no_boundary, reliable
 from labkit.store import SCHEMA
 
 ROUNDS = 7
@@ -52,8 +52,8 @@ BEFORE_COMMIT = 4
 
 
 @contextmanager
-def folder() -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(dir=SHARED_MEMORY if SHARED_MEMORY.is_dir() else None) as name:
+def folder(in_memory: bool = True) -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(dir=SHARED_MEMORY if in_memory and SHARED_MEMORY.is_dir() else None) as name:
         yield Path(name)
 
 
@@ -120,7 +120,7 @@ def desk_machine(operations: int) -> type[RuleBasedStateMachine]:
             super().__init__()
             self.folder = tempfile.TemporaryDirectory(dir=SHARED_MEMORY if SHARED_MEMORY.is_dir() else None)
             self.clock, self.lives = ManualClock(), 0
-            self.desk = self.open(lambda point: None, reliable)
+            self.desk = self.open(no_boundary, reliable)
             self.desk.queue(steps=operations)
 
         def open(self, boundary: Boundary, network: Network) -> Desk:
@@ -139,14 +139,14 @@ def desk_machine(operations: int) -> type[RuleBasedStateMachine]:
         @rule(delivery=st.sampled_from(list(Delivery)[1:]))
         def fault(self, delivery: Delivery) -> None:
             first = count()
-            self.live(lambda point: None, lambda call: delivery if next(first) == 0 else Delivery.DELIVERED)
+            self.live(no_boundary, lambda call: delivery if next(first) == 0 else Delivery.DELIVERED)
 
         @invariant()
         def no_effect_is_doubled(self) -> None:
             assert all(times == 1 for times in self.desk.effects().values())
 
         def teardown(self) -> None:
-            self.live(lambda point: None, reliable)
+            self.live(no_boundary, reliable)
             assert self.desk.verdict() is not Verdict.DUPLICATED
             self.desk.close()
             self.folder.cleanup()
@@ -229,21 +229,28 @@ def kill_me() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def desk_killed(operations: int, runs: int) -> int:
-    """Each run: a worker killed at some crossing, the next one to carry on, and the verdict."""
+def desk_killed(operations: int, runs: int, in_memory: bool) -> int:
+    """Each run: a worker killed at some crossing, the next one to carry on, and the verdict.
+
+    In memory nothing is ever waited for; on disk every commit is, as in use.
+    """
     for number in range(runs):
-        with folder() as place:
-            with Desk(place, ManualClock(), synchronous="OFF") as desk:
+        with folder(in_memory) as place:
+            with _desk(place, 0.0, in_memory) as desk:
                 desk.queue(steps=operations)
-            in_a_fork(partial(_desk_life, place, 0.0, dies_at(1 + number % (6 * operations), kill_me)))
-            in_a_fork(partial(_desk_life, place, LEASE_SECONDS, lambda point: None))
-            with Desk(place, ManualClock(LEASE_SECONDS), synchronous="OFF") as desk:
+            in_a_fork(partial(_desk_life, place, 0.0, in_memory, dies_at(1 + number % (6 * operations), kill_me)))
+            in_a_fork(partial(_desk_life, place, LEASE_SECONDS, in_memory))
+            with _desk(place, LEASE_SECONDS, in_memory) as desk:
                 assert desk.verdict() is not Verdict.DUPLICATED
     return runs
 
 
-def _desk_life(place: Path, now: float, boundary: Boundary) -> None:
-    with Desk(place, ManualClock(now), boundary, synchronous="OFF") as desk:
+def _desk(place: Path, now: float, in_memory: bool, boundary: Boundary = no_boundary) -> Desk:
+    return Desk(place, ManualClock(now), boundary, synchronous="OFF" if in_memory else "FULL")
+
+
+def _desk_life(place: Path, now: float, in_memory: bool, boundary: Boundary = no_boundary) -> None:
+    with _desk(place, now, in_memory, boundary) as desk:
         desk.worker(BY_CAPABILITY).run(TASK_ID)
 
 
@@ -284,7 +291,8 @@ def store_calls(operations: int, schedules: int) -> dict[str, Contender]:
         EXPLORER: partial(explored, scenario, schedules),
         FRESH: partial(fresh, scenario, first_schedules(scenario, schedules // 3)),
         "Hypothesis, stateful, up to 2 faults": partial(stateful, desk_machine(operations), 20, 2),
-        "fork and SIGKILL, files in memory": partial(desk_killed, operations, 15),
+        "fork and SIGKILL, files in memory": partial(desk_killed, operations, 15, in_memory=True),
+        "fork and SIGKILL, files on disk": partial(desk_killed, operations, 15, in_memory=False),
         "worker processes killed (a drill)": partial(drilled, operations),
     }
 

@@ -17,13 +17,15 @@ def start_seconds(code: str) -> float:
     return time.perf_counter() - began
 
 
-def main() -> None:
-    bare: list[float] = []
-    labkit: list[float] = []
+def starts(rounds: int) -> tuple[list[float], list[float]]:
+    """Seconds of bare starts, and of starts with `import labkit`; interleaved, so that a busy moment falls on both."""
     start_seconds("import labkit")  # compiles, and warms the file cache
-    for _ in range(ROUNDS):  # interleaved, so that a busy moment falls on both
-        bare.append(start_seconds("pass"))
-        labkit.append(start_seconds("import labkit"))
+    pairs = [(start_seconds("pass"), start_seconds("import labkit")) for _ in range(rounds)]
+    return [bare for bare, _ in pairs], [labkit for _, labkit in pairs]
+
+
+def main() -> None:
+    bare, labkit = starts(ROUNDS)
     without, with_labkit = statistics.median(bare), statistics.median(labkit)
     print(f"bare start      {without * 1000:6.1f} ms (median of {ROUNDS})")
     print(f"import labkit   {with_labkit * 1000:6.1f} ms")

@@ -87,6 +87,7 @@ def test_an_interrupt_at_any_bytecode_leaves_all_or_nothing(name: str) -> None:
     seen = interrupting.interrupt_everywhere(name, stride=7)
     tell(f"interrupts, {name}", seen)
     assert seen["interrupts"] > 50
+    assert seen["locked until the next call"] == 0
 
 
 def test_three_thousand_interrupts_by_a_signal_leave_tasks_at_one_of_their_steps() -> None:

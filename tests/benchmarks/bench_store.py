@@ -1,0 +1,310 @@
+"""How fast the store is: `python tests/benchmarks/bench_store.py`, or `make bench`, which installs the others first.
+
+A durable cycle of the store beside raw commits, queues and durable-execution engines at the same durability; claims
+among many tasks, the size of the file, opening and importing. All in interleaved rounds, each contender in a process
+of its own. Figures of this machine at this moment, beside the goals they should reach; nothing is asserted.
+"""
+
+import os
+import platform
+import sqlite3
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from bench_import import starts
+from contenders import cycle, planned
+from crews import Crew, NotAvailable, syncs_a_cycle
+from rounds import Rate, rate, ratio
+
+from labkit.explore.warm import SHARED_MEMORY
+from labkit.opening import Synchronous
+from labkit.store import TaskStore
+
+ROUNDS = 7
+COUNTED_CYCLES = 50
+SIZES = (1_000, 100_000, 1_000_000)
+CLAIMS = 40
+GROWTH_TASKS = 500
+IMPORT_ROUNDS = 11
+
+
+@dataclass(frozen=True)
+class Line:
+    """A contender, and with whom the store's line `beside` is compared.
+
+    Args:
+        label: for people.
+        contender: module and class.
+        cycles: of one round and process.
+        beside: the label of ours that is compared with it.
+        goal: how many times as fast ours should be.
+        by_syncs: compare syncs a second, not cycles a second.
+        most_processes: how many can share the files.
+    """
+
+    label: str
+    contender: str
+    cycles: int
+    beside: str = ""
+    goal: float | None = None
+    by_syncs: bool = False
+    most_processes: int = 2
+
+
+CYCLE = "store: claim, intend, checkpoint, finish"
+ONE_STEP = "store: enqueue + the cycle"
+THREE_STEPS = "store: enqueue + 3 operations"
+LINES = (
+    Line(CYCLE, "contenders:Cycle", 40),
+    Line(ONE_STEP, "contenders:EnqueueAndCycle", 40),
+    Line(THREE_STEPS, "contenders:EnqueueAndThreeSteps", 20),
+    Line("raw: 4 commits of one small row", "contenders:RawCommits", 40, CYCLE, 0.85),
+    Line("the cycle's statements, plain sqlite3", "contenders:SameStatements", 40, CYCLE, most_processes=1),
+    Line("huey: enqueue, dequeue, result", "queues:Huey", 40, CYCLE, 0.9, by_syncs=True),
+    Line("persist-queue: put, get, ack", "queues:PersistQueue", 40, CYCLE, 0.9, by_syncs=True),
+    Line("litequeue: put, pop, done", "queues:LiteQueue", 40, CYCLE, by_syncs=True),
+    Line("DBOS: workflow of 1 step", "engines:Dbos", 15, ONE_STEP, 5.0),
+    Line("DBOS: workflow of 3 steps", "engines:DbosThreeSteps", 10, THREE_STEPS),
+    Line("DBOS: 1 step, its own journal mode", "engines:DbosRollback", 10, ONE_STEP),
+    Line("LangGraph: 1 node", "engines:LangGraph", 10, ONE_STEP),
+    Line("LangGraph: 3 nodes", "engines:LangGraphThreeNodes", 8, THREE_STEPS, 4.0),
+)
+
+
+def show(
+    what: str,
+    settings: str = "",
+    syncs: str = "",
+    processor: str = "",
+    figures: str = "",
+    ours: str = "",
+    goal: str = "",
+) -> None:
+    print(f"{what:40} {settings:12} {syncs:>11} {processor:>7}  {figures:30} {ours:22} {goal}".rstrip(), flush=True)
+
+
+def spread(figures: list[float], unit: str, digits: int = 0) -> str:
+    found = rate(figures)
+    return f"{found.median:,.{digits}f} {unit} ({found.slowest:,.{digits}f} to {found.fastest:,.{digits}f})"
+
+
+def times(found: Rate) -> str:
+    return f"{found.median:.2f} x ({found.slowest:.2f} to {found.fastest:.2f})"
+
+
+# --- cycles ---------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Measured:
+    """What came of one line."""
+
+    line: Line
+    crew: Crew | None = None
+    trouble: str = ""
+    rates: list[float] = field(default_factory=list)
+    processor_ms: list[float] = field(default_factory=list)
+
+    def round(self, processes: int, warming_up: bool) -> None:
+        if self.crew is None:
+            return
+        try:
+            took = self.crew.run(self.line.cycles)
+        except NotAvailable as error:
+            self.crew, self.trouble = None, str(error)
+            return
+        if not warming_up:
+            cycles = processes * self.line.cycles
+            self.rates.append(cycles / took.seconds)
+            self.processor_ms.append(1000 * took.processor_seconds / cycles)
+
+
+def measured(line: Line, processes: int, place: Path | None, stack: ExitStack) -> Measured:
+    try:
+        crew = Crew(line.contender, processes, place)
+    except NotAvailable as error:
+        return Measured(line, trouble=str(error))
+    stack.callback(crew.close)
+    return Measured(line, crew)
+
+
+def cycles(title: str, processes: int, place: Path | None, syncs: dict[str, float | None]) -> None:
+    print(f"\n-- cycles, {title}")
+    with ExitStack() as stack:
+        all_of_them = [measured(line, processes, place, stack) for line in LINES if processes <= line.most_processes]
+        for number in range(ROUNDS + 1):
+            for one in all_of_them:
+                one.round(processes, warming_up=number == 0)
+        by_label = {one.line.label: one for one in all_of_them}
+        for one in all_of_them:
+            if one.crew is None:
+                show(one.line.label, figures=f"not available: {one.trouble}")
+            else:
+                ours = by_label[one.line.beside] if one.line.beside else None
+                show_cycle(one, ours if ours and ours.crew else None, one.crew.durability, syncs)
+
+
+def show_cycle(one: Measured, ours: Measured | None, durability: str, syncs: dict[str, float | None]) -> None:
+    line, here = one.line, syncs.get(one.line.label)
+    goal = "" if line.goal is None else f">= {line.goal:g}"
+    beside = ""
+    if ours is not None:
+        found, weight = ratio(ours.rates, one.rates), 1.0
+        there = syncs.get(ours.line.label)
+        if line.by_syncs and here and there:
+            weight = there / here
+            goal += " by syncs"
+        elif line.by_syncs:
+            goal += " by cycles (syncs were not counted)"
+        beside = times(Rate(found.median * weight, found.slowest * weight, found.fastest * weight))
+    counted = "not counted" if here is None else f"{here:.1f}"
+    processor = f"{statistics.median(one.processor_ms):.2f}"
+    show(line.label, durability, counted, processor, spread(one.rates, "/s"), beside, goal)
+
+
+def count_syncs() -> dict[str, float | None]:
+    found: dict[str, float | None] = {}
+    for line in LINES:
+        try:
+            found[line.label] = syncs_a_cycle(line.contender, COUNTED_CYCLES)
+        except NotAvailable:
+            found[line.label] = None
+    return found
+
+
+# --- many tasks -----------------------------------------------------------------------------------------
+
+
+def filled(path: Path, tasks: int) -> None:
+    """Put queued tasks of one operation each into a new file, in one transaction of plain SQL."""
+    TaskStore(path, synchronous="OFF").close()
+    with closing(sqlite3.connect(path)) as db, db:
+        db.execute("PRAGMA synchronous = OFF")
+        db.execute(
+            "WITH RECURSIVE numbers (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < ?) "
+            "INSERT INTO tasks (id, kind) SELECT printf('task-%07d', n), 'refund' FROM numbers",
+            (tasks,),
+        )
+        db.execute(
+            "INSERT INTO operations (operation_id, task_id, name, position, remote, request) "
+            "SELECT id || '/refund-1', id, 'refund-1', 0, 'payments', '{}' FROM tasks ORDER BY id"
+        )
+
+
+def claims(folder: Path) -> None:
+    print(f"\n-- claim_next among so many queued tasks; {CLAIMS} claims a round")
+    for size in SIZES:
+        began = time.perf_counter()
+        filled(folder / f"{size}.sqlite", size)
+        took = time.perf_counter() - began
+    megabytes = (folder / f"{SIZES[-1]}.sqlite").stat().st_size / 1e6
+    print(f"   (the largest file was built in {took:.0f} s: {megabytes:,.0f} MB)")
+    opened: dict[int, list[float]] = {size: [] for size in SIZES}
+    for level in ("FULL", "OFF"):
+        claims_at(folder, level, opened)
+    for size in SIZES:
+        show(f"opening a store of {size:,}", "wal FULL/OFF", figures=spread([s * 1000 for s in opened[size]], "ms", 1))
+
+
+def claims_at(folder: Path, level: Synchronous, opened: dict[int, list[float]]) -> None:
+    with ExitStack() as stack:
+        stores: dict[int, TaskStore] = {}
+        for size in SIZES:
+            began = time.perf_counter()
+            stores[size] = stack.enter_context(TaskStore(folder / f"{size}.sqlite", synchronous=level))
+            opened[size].append(time.perf_counter() - began)
+        rates: dict[int, list[float]] = {size: [] for size in SIZES}
+        for number in range(ROUNDS + 1):
+            for size, store in stores.items():
+                began = time.perf_counter()
+                for _ in range(CLAIMS):
+                    assert store.claim_next("worker-1") is not None, "more tasks than claims"
+                if number:
+                    rates[size].append(CLAIMS / (time.perf_counter() - began))
+    for size in SIZES:
+        slower = times(ratio(rates[SIZES[0]], rates[size])) if size != SIZES[0] else ""
+        goal = "<= 1.5 (time, beside the first)" if size == SIZES[-1] and level == "FULL" else ""
+        show(f"claim_next among {size:,}", f"wal {level}", "", "", spread(rates[size], "/s"), slower, goal)
+
+
+# --- size, opening, importing ---------------------------------------------------------------------------
+
+
+def growth(folder: Path) -> None:
+    print("\n-- growth of the file")
+    path = folder / "growth.sqlite"
+    sizes: list[int] = []
+
+    def grown(work: Callable[[TaskStore], None]) -> None:
+        with TaskStore(path, synchronous="OFF") as store:
+            work(store)
+        sizes.append(path.stat().st_size)  # the last to close has written the log back
+
+    grown(lambda store: None)
+    grown(lambda store: [store.enqueue(f"task-{n:07}", planned(1)) for n in range(GROWTH_TASKS)])
+    grown(lambda store: [cycle(store) for _ in range(GROWTH_TASKS)])
+    empty, queued, finished = sizes
+    show("an empty file", figures=f"{empty:,} bytes")
+    show("a queued task of one operation", figures=f"{(queued - empty) / GROWTH_TASKS:,.0f} bytes")
+    show("the same finished, history included", figures=f"{(finished - empty) / GROWTH_TASKS:,.0f} bytes")
+
+
+def small_openings(folder: Path) -> None:
+    print("\n-- opening and importing")
+    fresh: list[float] = []
+    again: list[float] = []
+    plain: list[float] = []
+    for number in range(ROUNDS + 1):
+        path = folder / f"open-{number}.sqlite"
+        for figures, work in ((fresh, open_store), (again, open_store), (plain, open_plainly)):
+            began = time.perf_counter()
+            work(path)
+            if number:
+                figures.append((time.perf_counter() - began) * 1000)
+    show("opening a new file, and closing it", "wal FULL", figures=spread(fresh, "ms", 1))
+    show("opening it again", "wal FULL", figures=spread(again, "ms", 1))
+    show("plain sqlite3: connect, look, close", figures=spread(plain, "ms", 1))
+
+
+def open_store(path: Path) -> None:
+    TaskStore(path).close()
+
+
+def open_plainly(path: Path) -> None:
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+
+
+def importing() -> None:
+    bare, labkit = starts(IMPORT_ROUNDS)
+    show("bare start of Python", figures=spread([1000 * one for one in bare], "ms"))
+    added = 1000 * (statistics.median(labkit) - statistics.median(bare))
+    show("with import labkit", figures=spread([1000 * one for one in labkit], "ms"), ours=f"adds {added:.0f} ms")
+
+
+def main() -> None:
+    load = f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores" if hasattr(os, "getloadavg") else "load unknown"
+    print(f"Store benchmarks: Python {platform.python_version()}, SQLite {sqlite3.sqlite_version}, {load}.")
+    print(f"Medians of {ROUNDS} interleaved rounds, least to most behind them. Syncs: fsync and fdatasync a cycle, by")
+    print("strace. cpu ms: processor time a cycle, all threads. Ours / this: how many times as fast the store is.")
+    print("What a sync costs differs between disks and moments; read the ratios with the raw line of the same block.\n")
+    show("what", "settings", "syncs", "cpu ms", "median (least to most)", "ours / this", "goal")
+    syncs = count_syncs()
+    cycles("one process", 1, None, syncs)
+    cycles("two processes on the same file", 2, None, syncs)
+    if SHARED_MEMORY.is_dir():
+        cycles("one process, files in memory: a sync costs nothing, so nothing is durable", 1, SHARED_MEMORY, syncs)
+    with tempfile.TemporaryDirectory(prefix="bench-") as name:
+        claims(Path(name))
+        growth(Path(name))
+        small_openings(Path(name))
+    importing()
+
+
+if __name__ == "__main__":
+    main()

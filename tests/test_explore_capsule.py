@@ -24,7 +24,7 @@ from labkit.explore import (
     replay,
 )
 from labkit.explore import warm as warm_files
-from labkit.explore.capsule import MAX_BYTES
+from labkit.explore.capsule import KEPT, MAX_BYTES, capsule_of
 from labkit.explore.fields import LONGEST_TEXT, plain
 from labkit.explore.laws import LAWS
 from labkit.explore.setup import scenario_from, setup_of
@@ -495,3 +495,16 @@ def test_plain_text_is_one_printable_line_and_stays_so(text: str):
     assert line.isprintable()
     assert plain(line) == line
     assert len(line) <= LONGEST_TEXT
+
+
+def test_the_capsule_of_a_run_that_broke_nothing_says_so_and_tells_when_it_breaks_something_now():
+    scenario = TaskScenario(mended)
+    world = scenario.open()
+    kept = capsule_of(scenario, world.play(()))
+    world.close()
+    assert kept.law == kept.how == KEPT
+    assert (
+        str(replay(Capsule.from_json(kept.to_json()), mended)) == "this run keeps every law; it came to: exactly once"
+    )
+    broken = str(replay(kept, otherwise_wrong))
+    assert broken.startswith("this run breaks no_worker_breaks now, and broke none before: ")

@@ -12,6 +12,7 @@ from labkit.cli import main
 from labkit.cli.matrix import run_matrix
 from labkit.errors import InvalidInput
 from labkit.explore import replay
+from labkit.explore.capsule import KEPT
 from labkit.explore.matrix import (
     CAPABILITIES,
     FORGETFUL_SECONDS,
@@ -123,16 +124,12 @@ def test_the_worker_dies_at_every_crossing_it_comes_to(cells: tuple[Cell, ...]) 
 def test_the_schedule_of_a_cell_has_the_crash_and_the_late_delivery_that_it_is_named_for(
     cells: tuple[Cell, ...],
 ) -> None:
-    told = 0
     for cell in cells:
-        if cell.capsule is not None:
-            surprises = [(one.point, one.choice) for one in cell.capsule.surprises]
-            crash = [] if cell.crash_point == NO_CRASH else [(cell.crash_point, "crash")]
-            sent = not (cell.policy == "assume_done" and row(cell) == "intend")
-            late = [("wire: send task-1/refund", "late")] if cell.late_delivery and sent else []
-            assert sorted(surprises) == sorted(crash + late), cell
-            told += 1
-    assert told > 300
+        surprises = [(one.point, one.choice) for one in cell.capsule.surprises]
+        crash = [] if cell.crash_point == NO_CRASH else [(cell.crash_point, "crash")]
+        sent = row(cell) != "intend" or cell.verdict not in (Verdict.LOST, Verdict.NEEDS_A_PERSON)
+        late = [("wire: send task-1/refund", "late")] if cell.late_delivery and sent else []
+        assert sorted(surprises) == sorted(crash + late), cell
 
 
 def test_with_neither_capability_no_policy_is_safe_without_a_person(cells: tuple[Cell, ...]) -> None:
@@ -232,13 +229,12 @@ def test_with_two_crashes_and_nothing_late_the_worst_is_what_one_crash_comes_to(
 # Capsules, output, input.
 
 
-def test_every_harmful_cell_has_a_capsule_that_plays_it_again_and_no_other_has(cells: tuple[Cell, ...]) -> None:
-    assert all((cell.capsule is not None) == (cell.verdict in HARMFUL) for cell in cells)
-    harmful = [cell for cell in cells if cell.capsule is not None]
-    for cell in harmful[::40]:
-        assert cell.capsule is not None
+def test_every_cell_has_a_capsule_that_plays_it_again(cells: tuple[Cell, ...]) -> None:
+    assert all((cell.capsule.law != KEPT) == (cell.verdict in HARMFUL) for cell in cells)
+    for cell in cells[::40]:
         again = replay(type(cell.capsule).from_json(cell.capsule.to_json()))
         assert again.played.verdict == cell.verdict
+        assert again.breaks == (cell.verdict in HARMFUL)
 
 
 def test_the_same_cells_come_out_every_time(cells: tuple[Cell, ...]) -> None:
@@ -264,7 +260,7 @@ def test_the_command_prints_a_list_of_cells_with_these_keys(
     assert Counter(one["verdict"] for one in printed) == Counter(str(cell.verdict) for cell in cells)
     broken = next(one for one in printed if one["verdict"] == "duplicated")
     assert broken["capsule"]["law"] == "no_second_effect"
-    assert all(one["capsule"] is None for one in printed if one["verdict"] == "exactly once")
+    assert all(one["capsule"]["law"] == KEPT for one in printed if one["verdict"] == "exactly once")
 
 
 def test_the_command_prints_tables_that_fit_a_wide_console_with_a_legend(

@@ -43,4 +43,4 @@ def run_matrix(
 
 
 def _plain(cell: Cell) -> dict[str, Any]:
-    return {**vars(cell), "capsule": None if cell.capsule is None else json.loads(cell.capsule.to_json())}
+    return {**vars(cell), "capsule": json.loads(cell.capsule.to_json())}

@@ -1,4 +1,4 @@
-"""Capsules: a replayable failure as small JSON.
+"""Capsules: a replayable run, as a rule a failure, as small JSON.
 
 A capsule holds a set-up and a list of surprises, both plain data. Reading one runs nothing; replaying one runs the
 lab's own worker, or the code that the caller hands over.
@@ -17,6 +17,7 @@ from labkit.explore.setup import checked_setup, setup_of
 from labkit.explore.world import Played
 from labkit.records import Json
 
+KEPT = "none broken"
 FORMAT, VERSION = "recovery-lab capsule", 1
 MAX_BYTES = 64 * 1024
 MAX_SURPRISES = 100
@@ -25,12 +26,12 @@ MAX_STEPS = 10_000
 
 @dataclass(frozen=True)
 class Capsule:
-    """A failure that can be played again.
+    """A run that can be played again.
 
     Args:
         setup: the scenario as data; of a student's own program only what it is called.
         surprises: the schedule, each with the worker and the point expected there.
-        law: the law that the run broke, and
+        law: the law that the run broke, `KEPT` where it kept them all, and
         how: in a sentence.
         verdict: what the run came to.
     """
@@ -85,9 +86,10 @@ class Capsule:
         return "\n".join(lines)
 
 
-def capsule_of(scenario: Scenario, failure: Played) -> Capsule:
-    """Return the capsule of a run that broke a law."""
-    return Capsule(setup_of(scenario), failure.schedule, plain(failure.law), plain(failure.how), str(failure.verdict))
+def capsule_of(scenario: Scenario, played: Played) -> Capsule:
+    """Return the capsule of a run."""
+    law, how = (plain(played.law), plain(played.how)) if played.law else (KEPT, KEPT)
+    return Capsule(setup_of(scenario), played.schedule, law, how, str(played.verdict))
 
 
 def _surprises(items: Sequence[object]) -> Schedule:

@@ -89,7 +89,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class Cell:
-    """One run of the matrix: its set-up, what it came to, and where that broke a law the capsule that replays it."""
+    """One run of the matrix: its set-up, what it came to, and the capsule that replays it."""
 
     crash_point: str
     capability: str
@@ -97,7 +97,7 @@ class Cell:
     key_forgotten: bool
     policy: str
     verdict: Verdict
-    capsule: Capsule | None
+    capsule: Capsule
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ class PauseCell:
     capability: str
     policy: str
     verdict: Verdict
-    capsule: Capsule | None
+    capsule: Capsule
 
 
 @dataclass(frozen=True)
@@ -194,7 +194,7 @@ def _cells(setting: Setting) -> Iterator[Cell]:
         for point, played in runs.items():
             assert played.counts[CRASH] == (point != NO_CRASH), "nothing is shown by a crash that did not happen"
             where = (point, setting.capability, setting.late_delivery, setting.key_forgotten, setting.policy)
-            yield Cell(*where, Verdict(played.verdict), _capsule(world, played))
+            yield Cell(*where, Verdict(played.verdict), capsule_of(world.scenario, played))
     finally:
         world.close()
 
@@ -207,7 +207,7 @@ def _crash(world: TaskWorld, late: Schedule, crash: Surprise) -> Played:
     return world.play((*late, crash))
 
 
-def _paused(setting: Setting) -> tuple[Played, Capsule | None]:
+def _paused(setting: Setting) -> tuple[Played, Capsule]:
     world = setting.scenario((PAUSE, CANCEL)).open()
     try:
         played = world.play(())
@@ -216,13 +216,9 @@ def _paused(setting: Setting) -> tuple[Played, Capsule | None]:
             assert played.counts[PAUSE] == 1, "nothing is shown by a pause that did not happen"
         if setting.pause == PAUSED_AND_CANCELLED:
             played = world.play((*played.schedule, *_first(played, "start worker-2", CANCEL)))
-        return played, _capsule(world, played)
+        return played, capsule_of(world.scenario, played)
     finally:
         world.close()
-
-
-def _capsule(world: TaskWorld, played: Played) -> Capsule | None:
-    return capsule_of(world.scenario, played) if played.law else None
 
 
 def _first(played: Played, point: str, choice: str) -> Schedule:

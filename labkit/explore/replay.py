@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from labkit.explore.capsule import Capsule
+from labkit.explore.capsule import KEPT, Capsule
 from labkit.explore.fields import plain
 from labkit.explore.programs import label_of
 from labkit.explore.scenario import Scenario
@@ -45,10 +45,14 @@ class Replay:
 
     def __str__(self) -> str:
         law, how = plain(self.played.law), plain(self.played.how)
+        if not self.breaks and self.capsule.law == KEPT:
+            return f"this run keeps every law; it came to: {self.played.verdict}"
         if not self.breaks:
             return f"this run no longer breaks a law; it came to: {self.played.verdict}"
         if law == self.capsule.law:
             return f"this run breaks the law again: {law}: {how}"
+        if self.capsule.law == KEPT:
+            return f"this run breaks {law} now, and broke none before: {how}"
         return f"this run breaks {law} now, and {self.capsule.law} no longer: {how}"
 
 

@@ -19,7 +19,6 @@ from pathlib import Path
 from bench_import import starts
 from contenders import cycle, planned
 from crews import Crew, NotAvailable, syncs_a_cycle
-from rounds import Rate, rate, ratio
 
 from labkit.explore.warm import SHARED_MEMORY
 from labkit.opening import Synchronous
@@ -90,12 +89,13 @@ def show(
 
 
 def spread(figures: list[float], unit: str, digits: int = 0) -> str:
-    found = rate(figures)
-    return f"{found.median:,.{digits}f} {unit} ({found.slowest:,.{digits}f} to {found.fastest:,.{digits}f})"
+    lower, median, upper = statistics.quantiles(figures, n=4, method="inclusive")
+    return f"{median:,.{digits}f} {unit} ({lower:,.{digits}f} to {upper:,.{digits}f})"
 
 
-def times(found: Rate) -> str:
-    return f"{found.median:.2f} x ({found.slowest:.2f} to {found.fastest:.2f})"
+def times(first: list[float], second: list[float], weight: float = 1.0) -> str:
+    """How many times as fast the first is, round by round."""
+    return spread([weight * one / other for one, other in zip(first, second, strict=True)], "x", 2)
 
 
 # --- cycles ---------------------------------------------------------------------------------------------
@@ -158,17 +158,16 @@ def show_cycle(
     goal = "" if line.goal is None or not durable else f">= {line.goal:g}"
     beside = ""
     if ours is not None:
-        found, weight = ratio(ours.rates, one.rates), 1.0
-        there = syncs.get(ours.line.label)
+        weight, there = 1.0, syncs.get(ours.line.label)
         if line.by_syncs and here and there:
             weight = there / here
             goal += " by syncs"
         elif line.by_syncs:
             goal += " by cycles (syncs were not counted)"
-        beside = times(Rate(found.median * weight, found.slowest * weight, found.fastest * weight))
+        beside = times(ours.rates, one.rates, weight)
     counted = "not counted" if here is None else f"{here:.1f}"
     processor = f"{statistics.median(one.processor_ms):.2f}"
-    show(line.label, durability, counted, processor, spread(one.rates, "/s"), beside, goal)
+    show(line.label, durability, counted, processor, spread(one.rates, "/s"), beside, goal.strip())
 
 
 def count_syncs() -> dict[str, float | None]:
@@ -231,7 +230,7 @@ def claims_at(folder: Path, level: Synchronous, opened: dict[int, list[float]]) 
                 if number:
                     rates[size].append(CLAIMS / (time.perf_counter() - began))
     for size in SIZES:
-        slower = times(ratio(rates[SIZES[0]], rates[size])) if size != SIZES[0] else ""
+        slower = times(rates[SIZES[0]], rates[size]) if size != SIZES[0] else ""
         goal = "<= 1.5 (time, beside the first)" if size == SIZES[-1] and level == "FULL" else ""
         show(f"claim_next among {size:,}", f"wal {level}", "", "", spread(rates[size], "/s"), slower, goal)
 
@@ -294,10 +293,10 @@ def importing() -> None:
 def main() -> None:
     load = f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores" if hasattr(os, "getloadavg") else "load unknown"
     print(f"Store benchmarks: Python {platform.python_version()}, SQLite {sqlite3.sqlite_version}, {load}.")
-    print(f"Medians of {ROUNDS} interleaved rounds, least to most behind them. Syncs: fsync and fdatasync a cycle, by")
+    print(f"Medians of {ROUNDS} interleaved rounds, the quartiles behind them. Syncs: fsync and fdatasync a cycle, by")
     print("strace. cpu ms: processor time a cycle, all threads. Ours / this: how many times as fast the store is.")
     print("What a sync costs differs between disks and moments; read the ratios with the raw line of the same block.\n")
-    show("what", "settings", "syncs", "cpu ms", "median (least to most)", "ours / this", "goal")
+    show("what", "settings", "syncs", "cpu ms", "median (quartiles)", "ours / this", "goal")
     syncs = count_syncs()
     cycles("one process", 1, syncs)
     cycles("two processes on the same file", 2, syncs)

@@ -166,12 +166,20 @@ class Database:
                 raise
 
     def _idle_connection(self) -> sqlite3.Connection:
-        """This thread's connection. A transaction left open by an interrupt is nobody's any more: close it."""
+        """This thread's connection. A transaction left open by an interrupt is nobody's any more: close it.
+
+        The new connection is opened first: with the last one SQLite would remove -wal, as if somebody had deleted it.
+        """
         found = self.connection()
-        if found.in_transaction:
-            self._opened.pop(threading.current_thread()).close()
-            found = self.connection()
-        return found
+        if not found.in_transaction:
+            return found
+        self._opened.pop(threading.current_thread())
+        try:
+            if self.journal_mode != "wal":  # here its lock would keep the new one out, and there is no -wal
+                found.close()
+            return self.connection()
+        finally:
+            found.close()
 
     @contextmanager
     def errors(self) -> Iterator[None]:

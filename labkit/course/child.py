@@ -35,7 +35,7 @@ def main(folder: Path) -> None:
 
 def _result(job: Any, parcel: bytes) -> dict[str, Any]:
     try:
-        return {"value": job(pickle.loads(parcel))}
+        return {"value": pickle.loads(job)(pickle.loads(parcel))}
     except (NotAttempted, NotImplementedError):
         return {"stub": True}
     except Unfit as unfit:

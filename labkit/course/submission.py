@@ -66,7 +66,7 @@ class Submission:
         """
         with tempfile.TemporaryDirectory(prefix="recovery-lab-", ignore_cleanup_errors=True) as folder:
             left = max(0.0, self._deadline - time.monotonic())
-            parcel = cloudpickle.dumps((sys.path, life, left, job, self._answer))
+            parcel = cloudpickle.dumps((sys.path, life, left, cloudpickle.dumps(job), self._answer))
             Path(folder, PARCEL_FILE).write_bytes(parcel)
             self._run_child(folder, life, left)
             found = _read(Path(folder, ANSWER_FILE))

@@ -6,6 +6,8 @@ import sqlite3
 from collections.abc import Callable
 from typing import Any, NoReturn, TypeVar
 
+from labkit.errors import LabError
+
 SIDE_DOORS = (
     *("backup", "blobopen", "serialize", "deserialize", "iterdump"),
     *("load_extension", "enable_load_extension", "set_trace_callback"),
@@ -18,7 +20,7 @@ ADDITIONS = (
 C = TypeVar("C", bound=type[sqlite3.Connection])
 
 
-class SideDoor(Exception):
+class SideDoor(LabError):
     """Code under the explorer used a way to the database that it cannot follow."""
 
     def __init__(self, name: str) -> None:

@@ -8,7 +8,7 @@ from typing import Any, NoReturn, Protocol
 
 from greenlet import GreenletExit, getcurrent, greenlet
 
-from labkit.errors import SimulatedCrash
+from labkit.errors import LabError, SimulatedCrash
 from labkit.seams import Call, Delivery, ManualClock, Point
 
 MAX_TOUCHES = 20_000
@@ -25,7 +25,7 @@ class RunTooLong(Exception):
     """A run did more than a run may: a loop in the program that no budget bounds."""
 
 
-class NotItsThread(Exception):
+class NotItsThread(LabError):
     """A worker's handle was used in a thread, or another kind of task, that the worker has started."""
 
     def __init__(self, name: str) -> None:

@@ -6,6 +6,7 @@ import sqlite3
 from collections.abc import Mapping
 from typing import Any
 
+from labkit.errors import LabError
 from labkit.explore.sqlworld import SqlLaw, SqlProgram, SqlRun, SqlScenario
 
 _CLAIM = """
@@ -28,8 +29,10 @@ def sql_scenario(program: SqlProgram, prepare: Any, law: SqlLaw, *allowed: str, 
 def nobody_is_turned_away(run: SqlRun) -> str:
     """No worker ends with an error."""
     for name, error in sorted(run.errors.items()):
-        locked = isinstance(error, sqlite3.OperationalError)
-        return f"{name} is told at once: the database is locked" if locked else f"{name} ends with an error"
+        if isinstance(error, sqlite3.OperationalError):
+            return f"{name} is told at once: the database is locked"
+        ours = f": {error}" if isinstance(error, LabError) else ""
+        return f"{name} ends with {type(error).__name__}{ours}"
     return ""
 
 

@@ -386,9 +386,8 @@ def test_an_interrupted_check_leaves_nothing(place: Path):
 
 
 def test_a_process_whose_check_is_gone_ends_by_itself(tmp_path: Path):
-    parcel = cloudpickle.dumps(
-        (sys.path, 1, 0.1 - GRACE_SECONDS, lambda answer: answer("", 0), cloudpickle.dumps(loop))
-    )
+    job = cloudpickle.dumps(lambda answer: answer("", 0))
+    parcel = cloudpickle.dumps((sys.path, 1, 0.1 - GRACE_SECONDS, job, cloudpickle.dumps(loop)))
     (tmp_path / PARCEL_FILE).write_bytes(parcel)
     orphan = subprocess.Popen([sys.executable, "-m", "labkit.course.child", str(tmp_path)])
     try:

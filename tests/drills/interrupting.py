@@ -129,6 +129,7 @@ def traced(call: Callable[[], object], at: int) -> bool:
                 raise KeyboardInterrupt
         return step
 
+    sys._getframe().f_trace_opcodes = True  # Python 3.12 looks for such a frame when tracing begins
     sys.settrace(enter)
     try:
         call()

@@ -109,7 +109,11 @@ class Database:
                 raise StoreCorrupt(self.path.name, str(error)) from error
             raise
         if first:
-            self._place = self._places()
+            try:
+                self._place = self._places()
+            except OSError as error:
+                opened.close()
+                raise StoreMoved(self.path.name, "the file, or -wal or -shm beside it, was deleted at once") from error
         return opened
 
     def _places(self) -> tuple[object, ...]:

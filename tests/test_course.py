@@ -17,6 +17,7 @@ from typing import Any
 import cloudpickle
 import psutil
 import pytest
+from strays import strays
 
 import labkit.policies
 from labkit.course import CheckResult, check, compare, hint
@@ -51,10 +52,6 @@ def operation_id(operation_id: str, attempt: int) -> str:
 
 def stub(operation_id: str, attempt: int) -> str:
     raise NotImplementedError("change this line")
-
-
-def strays() -> list[psutil.Process]:
-    return psutil.Process().children(recursive=True)
 
 
 # --- predictions ------------------------------------------------------------------------------------

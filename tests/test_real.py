@@ -10,8 +10,8 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-import psutil
 import pytest
+from strays import strays
 
 from labkit.desk import TASK_ID, Desk
 from labkit.errors import InvalidInput, SimulatedCrash
@@ -98,10 +98,6 @@ def timeless(task: Task) -> Task:
 def worker(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "labkit.real.worker", str(folder), "--policy", "same_key", *options]
     return subprocess.run(command, capture_output=True, encoding="utf-8", timeout=30)
-
-
-def strays() -> list[psutil.Process]:
-    return psutil.Process().children(recursive=True)
 
 
 # --- a drill ----------------------------------------------------------------------------------------

@@ -146,11 +146,11 @@ def finish_by(db: Any, task_id: str, token: int, guard: str = "AND lease_token =
 def acquired(db: Any, bench: Bench) -> int | None:
     with db:
         sql = (
-            "UPDATE tasks SET state = 'running', version = version + 1, lease_owner = ?1, "
-            "lease_token = lease_token + 1, lease_expires_at = ?2 + 30 "
-            "WHERE state = 'queued' OR (state = 'running' AND lease_expires_at <= ?2) RETURNING lease_token"
+            "UPDATE tasks SET state = 'running', version = version + 1, lease_owner = :name, "
+            "lease_token = lease_token + 1, lease_expires_at = :now + 30 "
+            "WHERE state = 'queued' OR (state = 'running' AND lease_expires_at <= :now) RETURNING lease_token"
         )
-        row = db.execute(sql, (bench.name, bench.now())).fetchone()
+        row = db.execute(sql, {"name": bench.name, "now": bench.now()}).fetchone()
     return None if row is None else int(row[0])
 
 

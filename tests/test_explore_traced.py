@@ -2,7 +2,6 @@
 
 import itertools
 import sqlite3
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -210,26 +209,6 @@ def returns_rows_of_changes(db: Any, notes: list[Any]) -> None:
     notes.append(db.execute("SELECT attempts FROM tasks").fetchall())
 
 
-def sets_autocommit(db: Any, notes: list[Any]) -> None:
-    db.autocommit = False
-    notes.append(db.in_transaction)
-    db.execute(BY_THREE)
-    db.commit()
-    notes += [db.in_transaction, db.execute("SELECT attempts FROM tasks").fetchall()]
-    db.execute(BY_THREE)
-    db.rollback()
-    db.execute(BY_THREE)
-    db.autocommit = True
-    notes += [db.in_transaction, db.execute("SELECT attempts FROM tasks").fetchall()]
-    db.executemany("UPDATE tasks SET attempts = ? WHERE id = 'task-1'", [(8,), (9,)])
-    db.execute("BEGIN")
-    db.execute(BY_THREE)
-    db.commit()
-    notes.append(db.in_transaction)
-    db.execute("ROLLBACK")
-    notes.append(db.execute("SELECT attempts FROM tasks").fetchall())
-
-
 ALONE = [
     executes,
     uses_cursors,
@@ -241,7 +220,6 @@ ALONE = [
     closes,
     makes_mistakes,
     returns_rows_of_changes,
-    *([sets_autocommit] if sys.version_info >= (3, 12) else []),
 ]
 
 

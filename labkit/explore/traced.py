@@ -55,7 +55,9 @@ class TracedConnection(sqlite3.Connection):
     def __setattr__(self, name: str, value: Any) -> None:
         if name in _DEFAULTS:
             self.check_usable()
-            if (name, value) in (("isolation_level", None), ("autocommit", True)):
+            if name == "autocommit":
+                raise SideDoor("autocommit")
+            if (name, value) == ("isolation_level", None):
                 self.commit()  # sqlite3 does so: https://docs.python.org/3/library/sqlite3.html
         super().__setattr__(name, value)
 

@@ -1,7 +1,6 @@
 """Exercise 0.1: the key under which an attempt is sent."""
 
 import hashlib
-import itertools
 import os
 import random
 import time
@@ -103,12 +102,13 @@ def remembered_in_memory(operation_id, attempt):
     return KEYS.setdefault(operation_id, str(uuid.uuid4()))
 
 
-NUMBERS = itertools.count(1)
+NUMBERS: list[int] = []
 
 
 @wrong("0.1", AFTER_REFUND, DOUBLED)
 def counted(operation_id, attempt):
-    return f"key-{next(NUMBERS)}"
+    NUMBERS.append(attempt)
+    return f"key-{len(NUMBERS)}"
 
 
 @wrong("0.1", AFTER_REFUND, DOUBLED)

@@ -33,8 +33,8 @@ def queue(db: Any, count: int = 1) -> None:
     for position, name in enumerate(OPERATIONS[:count]):
         db.execute(
             "INSERT INTO operations (operation_id, task_id, name, position, remote, request) "
-            "VALUES ('task-1/' || ?1, 'task-1', ?1, ?2, 'payments', '{}')",
-            (name, position),
+            "VALUES (?, 'task-1', ?, ?, 'payments', '{}')",
+            (f"task-1/{name}", name, position),
         )
 
 

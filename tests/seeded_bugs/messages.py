@@ -13,7 +13,7 @@ from .claims import queue
 from .leases import BY_TOKEN, FINISH, acquire, finish
 
 POST = """
-INSERT INTO outbox (message_id, task_id, topic, payload, created_at) VALUES (?1 || '@done', ?1, 'done', '{}', ?2)"""
+INSERT INTO outbox (message_id, task_id, topic, payload, created_at) VALUES (:id || '@done', :id, 'done', '{}', :now)"""
 WAITING = "SELECT seq, message_id FROM outbox WHERE delivered_at IS NULL ORDER BY seq"
 MARK = "UPDATE outbox SET deliveries = deliveries + 1, delivered_at = ? WHERE seq = ?"
 DONE = FINISH.format(version="version = version + 1") + BY_TOKEN
@@ -42,11 +42,11 @@ def announce(db: Any, bench: Bench, relay: Any = relay, one_transaction: bool = 
     if held is not None and one_transaction:
         with db:
             if db.execute(DONE, {"token": held[0]}).rowcount:
-                db.execute(POST, ("task-1", bench.now()))
+                db.execute(POST, {"id": "task-1", "now": bench.now()})
     elif held is not None:
         finish(db, held[0])
         with db:
-            db.execute(POST, ("task-1", bench.now()))
+            db.execute(POST, {"id": "task-1", "now": bench.now()})
     relay(db, bench)
 
 
@@ -92,7 +92,7 @@ def post_and_relay(db: Any, bench: Bench, relay: Any) -> None:
         with db:
             sql = "UPDATE tasks SET state = 'succeeded', version = 3, lease_expires_at = NULL WHERE id = ?"
             db.execute(sql, (task_id,))
-            db.execute(POST, (task_id, bench.now()))
+            db.execute(POST, {"id": task_id, "now": bench.now()})
     relay(db, bench)
 
 
@@ -123,7 +123,7 @@ def two_done(db: Any) -> None:
         row = (f"task-1/{name}", name, position, *done)
         db.execute(
             "INSERT INTO operations (operation_id, task_id, name, position, remote, request, status, result_ref) "
-            "VALUES (?1, 'task-1', ?2, ?3, 'desk', '{}', ?4, ?5)",
+            "VALUES (?, 'task-1', ?, ?, 'desk', '{}', ?, ?)",
             row,
         )
         if position < 2:

@@ -581,7 +581,7 @@ def test_a_worker_that_ends_with_a_transaction_open_loses_it_and_holds_nobody_up
         lambda db: sqlite3.Cursor(db).execute(BY_THREE),
         lambda db: db.cursor(sqlite3.Cursor),
         lambda db: db.cursor(factory=sqlite3.Cursor),
-        lambda db: db.backup(sqlite3.connect(":memory:")),
+        lambda db: db.backup(db),
         lambda db: db.blobopen("tasks", "id", 1),
         lambda db: db.serialize(),
         lambda db: db.deserialize(b""),

@@ -30,7 +30,7 @@ CURRENT = [ "$$(sed -n 2p "$(VENV)/ready")" = "$$($(PY) -c '$(SOURCE)')" ]
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help lab doctor test suite drill bench browser lint types refresh lock clean .venv set-up bare-venv
+.PHONY: help lab doctor test suite drill bench browser lint types answers refresh lock clean .venv set-up bare-venv
 
 help: ## this list
 	@sed -n 's/^\([a-z.-]*\):.*## /  make \1	/p' Makefile
@@ -67,6 +67,9 @@ lint: .venv ## ruff: rules and format, notebooks included
 
 types: .venv ## mypy --strict on labkit
 	$(PY) -m mypy
+
+answers: .venv ## try the sample answers to all exercises and print what their checks say
+	@cd tests && "$(abspath $(BIN))/python" -m answers $(FLAGS)
 
 refresh: .venv ## run all notebooks and rewrite their stored outputs
 	$(PY) tests/refresh.py

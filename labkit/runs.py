@@ -93,4 +93,4 @@ def database_view(task: Task) -> str:
     """What the database says of a task, in one line: `running v3: refund in doubt, send_email pending`."""
     parts = [f"{operation.name} {operation.standing}" for operation in task.operations]
     undoing = " (undo)" if task.direction is Direction.UNDO else ""
-    return f"{task.state} v{task.version}{undoing}: " + ", ".join(parts)
+    return f"{task.state} v{task.version}{undoing}" + (f": {', '.join(parts)}" if parts else "")

@@ -22,7 +22,7 @@ from strays import strays
 import labkit.policies
 from labkit.course import CheckResult, check, compare, hint
 from labkit.course.child import GRACE_SECONDS, LIFE_SECONDS
-from labkit.course.exercises import EXERCISES, exercise
+from labkit.course.lessons import EXERCISES, exercise
 from labkit.course.submission import PARCEL_FILE, Submission, Unfit, in_words
 from labkit.course.trials import Trial
 from labkit.errors import InvalidInput
@@ -93,6 +93,17 @@ def test_an_unknown_exercise_is_refused_with_the_numbers_of_those_that_exist(ask
         ask("9.9")
 
 
+@pytest.mark.parametrize("number", EXERCISES)
+def test_the_stub_of_every_exercise_is_not_attempted_and_scores_nothing(number: str):
+    result = check(number, any_stub, 60)
+    assert str(result) == f"exercise {number}: not attempted yet"
+    assert (result.attempted, result.score(1)) == (False, 0.0)
+
+
+def any_stub(*args: object, **kwargs: object) -> None:
+    raise NotImplementedError("change this line")
+
+
 def test_every_exercise_has_a_title_and_three_hints_that_do_not_hold_code():
     for number, found in EXERCISES.items():
         assert found.number == number
@@ -144,7 +155,8 @@ def test_a_failure_shows_the_smallest_run_in_three_views_the_law_and_a_hint():
         'claim task-1               running v7, token 3       running, done        "',
         'succeed task-1             succeeded v8, token 3     succeeded, done      "',
         "",
-        "The law that broke: no operation has two effects. The ledger shows 2 of task-1/refund.",
+        "The law that broke, no_second_effect: No operation has two effects. The ledger shows 2 of",
+        "task-1/refund.",
         "A hint: Compare the keys of its sendings: the remote can only recognise what is the same.",
         'For more hints: from labkit.course import hint; hint("0.1")',
     ]
@@ -166,8 +178,8 @@ def test_an_answer_that_fails_without_a_crash_is_told_so_and_shown_who_had_its_k
         'send task-2/refund        A    applied before: payments-1  "                  "',
         "checkpoint task-2/refund       result on record            running, done      nothing  <- WRONG",
         "",
-        "The law that broke: every refund has its effect once. On record task-2/refund is done; the",
-        "ledger shows none of it.",
+        "The law that broke, success_means_done: Every refund has its effect once. On record",
+        "task-2/refund is done; the ledger shows none of it.",
         "A hint: The remote has met this key before, on another operation. Which operations may share a",
         "key?",
         'For more hints: from labkit.course import hint; hint("0.1")',
@@ -179,9 +191,39 @@ def test_a_random_answer_is_answered_with_the_same_words_every_time():
     assert len({str(check("0.1", lambda operation_id, attempt: secrets.token_hex())) for _ in range(2)}) == 1
 
 
-def test_a_notebook_shows_a_result_as_plain_text_alone():
-    result = CheckResult("0.1", True, Trial(True, 1, shown="nothing"))
-    assert result._repr_mimebundle_() == {"text/plain": "exercise 0.1: passed.\nShown: nothing."}
+def test_a_notebook_shows_the_stub_as_text_alone_and_everything_else_as_html_too():
+    assert CheckResult("0.1", False)._repr_mimebundle_() == {"text/plain": "exercise 0.1: not attempted yet"}
+    shown = CheckResult("0.1", True, Trial(True, 1, shown=("nothing <b>at all</b>",)))._repr_mimebundle_()
+    assert shown["text/plain"] == "exercise 0.1: passed.\nShown: nothing <b>at all</b>."
+    assert "<li>nothing &lt;b&gt;at all&lt;/b&gt;.</li>" in shown["text/html"]
+
+
+def test_a_failure_in_html_has_the_story_the_law_and_the_hint_with_a_students_words_escaped():
+    html = check("2.1", claims_nothing)._repr_mimebundle_()["text/html"]
+    for words in ("not passed", "<th scope=", "one_says_yes", "<b>A hint:</b>", "SELECT &#x27;&lt;b&gt;&#x27;"):
+        assert words in html
+    assert "'<b>'" not in html
+
+
+def claims_nothing(db: Any, task_id: str, expected_version: int) -> bool:
+    db.execute("SELECT '<b>'")
+    return False
+
+
+def test_faults_that_happened_are_counted():
+    result = check("3.2", finishes)
+    assert result.passed, result
+    assert set(result.faults) == {"crash", "pause", "switch"}
+    assert result.schedules > 20
+
+
+def finishes(db: Any, task_id: str, token: int) -> bool:
+    with db:
+        sql = (
+            "UPDATE tasks SET state = 'succeeded', version = version + 1, lease_owner = NULL, lease_expires_at = NULL "
+            "WHERE id = ? AND state = 'running' AND lease_token = ?"
+        )
+        return bool(db.execute(sql, (task_id, token)).rowcount)
 
 
 def test_a_check_of_a_usual_answer_takes_less_than_five_seconds():

@@ -14,8 +14,10 @@ from typing import Any
 import nbformat
 import pytest
 import refresh
+from answers import SAMPLES
 
-NOTEBOOKS = Path(__file__).resolve().parents[1] / "notebooks"
+TESTS = Path(__file__).resolve().parent
+NOTEBOOKS = TESTS.parent / "notebooks"
 LESSONS = sorted(NOTEBOOKS.glob("*.ipynb"))
 IGNORED = "nbval-ignore-output"
 HIDING_TAGS = {"hide-input", "hide-cell", "hide-output", "remove-input", "remove-cell", "remove-output"}
@@ -31,6 +33,7 @@ ONE_MACHINE = re.compile(
 )
 CHECK = re.compile(r"""\bcheck\(["'](\d+\.\d+)["']""")
 PREDICTION = re.compile(r"^prediction = None\b", re.MULTILINE)
+ABOUT = re.compile(r"""compare\(prediction, .+, ["'](\d\d: [^"']+)["']\)""", re.DOTALL)
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 
 Notebook = nbformat.NotebookNode
@@ -179,7 +182,7 @@ def rule_exercises(notebook: Notebook, folder: Path) -> Iterator[str]:
             yield f"{number}: its stub stands above its check and raises NotImplementedError"
         if cell.metadata.get("editable") is not False or cell.metadata.get("deletable") is not False:
             yield f"{number}: its check is read-only"
-        if why is None or not re.match(r'why\w* = ""', why.source):
+        if why is None or not re.match(rf'why\("{re.escape(number)}", ""\)', why.source):
             yield f"{number}: a why line follows"
         if shown(cell) != f"exercise {number}: not attempted yet":
             yield f"{number}: the stored check says 'not attempted yet'"
@@ -209,6 +212,8 @@ def rule_predictions(notebook: Notebook, folder: Path) -> Iterator[str]:
                 yield f"{cell.id}: compares a prediction that nobody was asked for"
             elif "no prediction yet" not in shown(cell):
                 yield f"{cell.id}: stored with a prediction"
+            if not ABOUT.search(cell.source):
+                yield f"{cell.id}: says what was asked, beginning with the notebook's number"
             open_since = None
     if open_since:
         yield f"{open_since}: a prediction that is compared with nothing"
@@ -277,35 +282,51 @@ def test_no_exercise_is_there_twice_and_each_has_the_number_of_its_notebook():
     assert len(every) == len(set(every))
 
 
-# --- what a run shows is what is stored, and the same in every place ----------------------------------
+# --- with right answers every check passes, and all else shows what is stored, in any place ------------
+
+
+def solved(notebook: Notebook) -> Notebook:
+    """Put a right answer in place of every stub."""
+    right = {sample.number: sample.function for sample in reversed(SAMPLES) if not sample.says}
+    cells = code_cells(notebook)
+    for stub, cell in pairwise(cells):
+        found = CHECK.search(cell.source)
+        if found is not None:
+            answer, called = right[found[1]], cell.source.partition(f'"{found[1]}", ')[2].partition(")")[0]
+            path = f"import sys\n\nsys.path.insert(0, {str(TESTS)!r})\n"
+            stub.source = f"{path}from {answer.__module__} import {answer.__name__} as {called}"
+    return notebook
 
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[Path, list[Notebook]]:
-    """Every notebook, executed twice, each time in a folder of its own."""
+def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[Path, Notebook]:
+    """Every notebook with right answers, executed in a folder of its own."""
 
     def run(path: Path) -> Notebook:
-        return refresh.refreshed(nbformat.read(path, as_version=4), tmp_path_factory.mktemp("elsewhere"))
+        return refresh.refreshed(solved(nbformat.read(path, as_version=4)), tmp_path_factory.mktemp("elsewhère"))
 
     with ThreadPoolExecutor(2) as pool:
-        executed = list(pool.map(run, [path for path in LESSONS for _ in range(2)]))
-    return {path: executed[2 * place : 2 * place + 2] for place, path in enumerate(LESSONS)}
+        return dict(zip(LESSONS, pool.map(run, LESSONS), strict=True))
 
 
 @pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
-def test_two_runs_in_two_places_show_the_same_text_and_it_is_what_is_stored(
-    runs: dict[Path, list[Notebook]], path: Path
+def test_with_right_answers_every_check_passes_and_all_else_shows_what_is_stored(
+    runs: dict[Path, Notebook], path: Path
 ):
     stored = refresh.cleaned(nbformat.read(path, as_version=4))
-    for kept, *executed in zip(code_cells(stored), *map(code_cells, runs[path]), strict=True):
-        if IGNORED not in kept.metadata.get("tags", ()):
-            assert [texts(cell) for cell in executed] == [texts(kept)] * 2
+    for kept, executed in zip(code_cells(stored), code_cells(runs[path]), strict=True):
+        found = CHECK.search(kept.source)
+        if found is not None:
+            assert shown(executed).startswith(f"exercise {found[1]}: passed."), shown(executed)
+        elif IGNORED not in kept.metadata.get("tags", ()):
+            assert texts(executed) == texts(kept), kept.id
 
 
 @pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
-def test_a_run_leaves_no_error_and_nothing_on_stderr(runs: dict[Path, list[Notebook]], path: Path):
-    for executed in runs[path]:
-        assert list(rule_outputs_are_text_and_png(executed, path.parent)) == []
+def test_a_run_leaves_no_error_and_nothing_on_stderr(runs: dict[Path, Notebook], path: Path):
+    shown_elsewhere = runs[path].copy()
+    shown_elsewhere.cells = [cell for cell in runs[path].cells if not CHECK.search(cell.source)]  # they show HTML too
+    assert list(rule_outputs_are_text_and_png(shown_elsewhere, path.parent)) == []
 
 
 # --- each rule notices what it is there for -----------------------------------------------------------
@@ -326,14 +347,14 @@ def good_notebook() -> Notebook:
         ("title", "", title),
         ("predict", "", f"## Predict\n\n{prose}"),
         ("prediction", "code", "prediction = None  # 0, 1 or 2"),
-        ("run", "code", "compare(prediction, 1)"),
+        ("run", "code", 'compare(prediction, 1, "00: what happens")'),
         *((f"more-{number}", "", prose) for number in range(10)),
         ("deeper", "", f"### Deeper\n\n{prose} [This](./there.txt) and [that](https://example.org) are linked."),
         ("picture", "code", "draw()"),
         ("exercise", "", exercise),
         ("stub", "code", "def answer():\n    raise NotImplementedError"),
         ("check", "code", 'check("0.1", answer)'),
-        ("why", "code", 'why = ""'),
+        ("why", "code", 'why("0.1", "")  # in your words'),
         *((f"recap-{number}", "", question.format(number)) for number in (1, 2, 3)),
         ("one-more", "", prose),
         ("next", "", f"## Where to go next\n\n{prose}"),
@@ -352,6 +373,8 @@ def good_notebook() -> Notebook:
     cell_of(notebook, "run").outputs = [result("stream", name="stdout", text=said)]
     not_yet = {"text/plain": "exercise 0.1: not attempted yet"}
     cell_of(notebook, "check").outputs = [result("execute_result", not_yet, execution_count=5)]
+    said = "why 0.1: not answered yet\n"
+    cell_of(notebook, "why").outputs = [result("stream", name="stdout", text=said)]
     cell_of(notebook, "check").metadata = nbformat.from_dict({"editable": False, "deletable": False})
     return refresh.cleaned(notebook)
 
@@ -413,6 +436,7 @@ def set_to(name: str, field: str, value: Any) -> Callable[[Notebook], None]:
 WIDGETS = nbformat.from_dict({"application/vnd.jupyter.widget-state+json": {}})
 ERROR = nbformat.v4.new_output("error", ename="ValueError", evalue="no", traceback=[])
 SPLIT = [nbformat.v4.new_output("stream", name="stdout", text=f"no prediction yet {number}\n") for number in (1, 2)]
+SECOND = 'compare(prediction, 2, "00: more")'
 BAD: list[tuple[str, str, Callable[[Notebook], None]]] = [
     ("size", "24 cells", drop("one-more")),
     ("size", "41 cells", end_with(*(nbformat.v4.new_markdown_cell("word " * 20) for _ in range(16)))),
@@ -472,10 +496,16 @@ BAD: list[tuple[str, str, Callable[[Notebook], None]]] = [
     ("code_is_plain", "run: hidden", tell("run", collapsed=True)),
     ("code_is_plain", "run: hidden", tell("run", tags=["hide-input"])),
     ("predictions", "prediction: a prediction that is compared with nothing", say("run", "prediction,", "1,")),
-    ("predictions", "prediction: a prediction that", say("run", "compare(prediction, 1)", "prediction = None")),
+    ("predictions", "prediction: a prediction that", say("run", "compare(prediction, 1, ", "prediction = None  # (")),
     ("predictions", "picture: a prediction that is compared with", say("picture", "draw()", "prediction = None")),
-    ("predictions", "picture: compares a prediction that nobody", say("picture", "draw()", "compare(prediction, 2)")),
+    (
+        "predictions",
+        "picture: compares a prediction that nobody",
+        say("picture", "draw()", 'compare(prediction, 2, "00: more")'),
+    ),
     ("predictions", "run: stored with a prediction", show("run", text="predicted: 1; observed: 1; as predicted")),
+    ("predictions", "run: says what was asked", say("run", ', "00: what happens"', "")),
+    ("predictions", "run: says what was asked", say("run", "00: what", "what")),
     ("recap", "the recap asks questions 1 to 3", drop("recap-2")),
     ("recap", "the recap asks questions 1 to 3", say("recap-2", "shows?", "shows!")),
     ("recap", "recap-1: options a, b and c", say("recap-1", "<summary>b)", "<summary>d)")),
@@ -512,6 +542,17 @@ def test_a_rule_notices_what_it_is_there_for(
 
 def test_every_rule_has_been_seen_to_complain():
     assert {rule for rule, _, _ in BAD} == RULES.keys()
+
+
+def test_no_prediction_has_the_name_of_another_and_each_has_the_number_of_its_notebook():
+    asked = [
+        (path.stem[:2], name)
+        for path in LESSONS
+        for cell in code_cells(nbformat.read(path, as_version=4))
+        for name in ABOUT.findall(cell.source)
+    ]
+    assert [one for one in asked if not one[1].startswith(one[0])] == []
+    assert len({name for _, name in asked}) == len(asked) > 0
 
 
 def test_an_exercise_that_is_there_twice_is_noticed():

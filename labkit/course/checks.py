@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from labkit.course.exercises import exercise
+from labkit.course import journal
+from labkit.course.lessons import exercise
 from labkit.course.submission import NotAttempted, Submission, Unfit, in_words
 from labkit.course.trials import Trial
+from labkit.course.verdicts import as_html
 from labkit.errors import LabError
 
 CHECK_SECONDS = 10.0
@@ -43,6 +45,31 @@ class CheckResult:
         """How many runs were tried."""
         return self.trial.tried if self.trial is not None else 0
 
+    @property
+    def faults(self) -> Mapping[str, int]:
+        """How many faults of each kind really happened in them."""
+        return self.trial.faults if self.trial is not None else {}
+
+    @property
+    def headline(self) -> str:
+        """The outcome in one line."""
+        if not self.attempted:
+            return f"exercise {self.number}: not attempted yet"
+        return f"exercise {self.number}: {'passed' if self.passed else 'not passed'}."
+
+    @property
+    def advice(self) -> str:
+        """How to get a hint, or another one."""
+        which = "more hints" if self.trial else "a hint"
+        return f'For {which}: from labkit.course import hint; hint("{self.number}")'
+
+    @property
+    def hint(self) -> str:
+        """One hint for what went wrong; empty where nothing did."""
+        if self.trial is None or self.passed:
+            return ""
+        return self.trial.hint or exercise(self.number).hints[0]
+
     def require(self) -> None:
         """Raise AssertionError unless the check passed: for graders."""
         if not self.passed:
@@ -53,23 +80,25 @@ class CheckResult:
         return float(points) if self.passed else 0.0
 
     def __str__(self) -> str:
-        head = f"exercise {self.number}: {'passed' if self.passed else 'not passed'}."
-        more = f'For {"more hints" if self.trial else "a hint"}: from labkit.course import hint; hint("{self.number}")'
+        trial = self.trial
         if not self.attempted:
-            return f"exercise {self.number}: not attempted yet"
-        if self.trial is None:
-            return _wrapped(head, self.trouble, more)
+            return self.headline
+        if trial is None:
+            return _wrapped(self.headline, self.trouble, self.advice)
         if self.passed:
-            return _wrapped(head, f"Shown: {self.trial.shown}.")
-        law, hint = f"The law that broke: {self.trial.broke}", f"A hint: {self.trial.hint}"
-        return "\n".join([_wrapped(head, f"{self.trial.run}:"), "", *self.trial.story, "", _wrapped(law, hint, more)])
+            return _wrapped(self.headline, *_listed(trial.shown))
+        run = _wrapped(self.headline, f"{trial.run[:1].upper()}{trial.run[1:]}:")
+        end = _wrapped(f"The law that broke, {trial.law}: {trial.broke}", f"A hint: {self.hint}", self.advice)
+        return "\n\n".join((run, str(trial.story), end))
 
-    def _repr_mimebundle_(self, **_: object) -> dict[str, str]:
-        return {"text/plain": str(self)}
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
+        if not self.attempted:
+            return {"text/plain": str(self)}
+        return {"text/plain": str(self), "text/html": as_html(self)}
 
 
 def check(number: str, answer: Callable[..., Any], seconds: float = CHECK_SECONDS) -> CheckResult:
-    """Try an answer in every way that its exercise knows.
+    """Try an answer in every way that its exercise knows, and note the result in the student's journal.
 
     Args:
         number: the exercise, such as `0.1`.
@@ -85,14 +114,32 @@ def check(number: str, answer: Callable[..., Any], seconds: float = CHECK_SECOND
     """
     asked = exercise(number)
     try:
-        return CheckResult(asked.number, True, asked.trial(Submission(answer, seconds)))
+        result = CheckResult(asked.number, True, asked.trial(Submission(answer, seconds)))
     except NotAttempted:
         return CheckResult(asked.number, False)
     except Unfit as unfit:
-        return CheckResult(asked.number, True, trouble=str(unfit))
+        result = CheckResult(asked.number, True, trouble=str(unfit))
     except (LabError, OSError) as error:  # no room on the disk, no process to be had
         return CheckResult(asked.number, True, trouble=f"The check itself could not be run: {in_words(error)}.")
+    capsule = result.trial.capsule if result.trial is not None else ""
+    journal.note("check", result.number, passed=result.passed, says=str(result), capsule=capsule)
+    return result
+
+
+def _listed(shown: tuple[str, ...]) -> list[str]:
+    if len(shown) == 1:
+        return [f"Shown: {shown[0]}."]
+    return ["Shown:", *(f"- {one}." for one in shown)]
 
 
 def _wrapped(*paragraphs: str) -> str:
-    return "\n".join(textwrap.fill(one, WIDTH, break_long_words=False, break_on_hyphens=False) for one in paragraphs)
+    return "\n".join(
+        textwrap.fill(
+            one,
+            WIDTH,
+            subsequent_indent="  " if one.startswith("- ") else "",
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+        for one in paragraphs
+    )

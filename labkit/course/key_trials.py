@@ -1,4 +1,4 @@
-"""Exercise 0.1: try a rule for idempotency keys at every crash point of three refunds at one remote."""
+"""Tries a rule for idempotency keys at every crash point of three refunds at one remote."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from typing import Any
 
 from labkit.agent import REMOTES
 from labkit.course.submission import Submission, Unfit, what_it_did
-from labkit.course.trials import Trial
+from labkit.course.trials import WIDTH, Trial
 from labkit.errors import SimulatedCrash
 from labkit.policies import SAME_KEY, Policy
-from labkit.records import Operation, PlannedOperation, Task
+from labkit.records import Json, Operation, PlannedOperation, Task
 from labkit.remote import RemoteService
 from labkit.retries import Budget
 from labkit.seams import Boundary, ManualClock, Point, crash_at, no_boundary
@@ -33,7 +33,6 @@ operations loses one: silently where the bodies are the same, by a refusal where
 
 OPERATIONS = tuple(f"{task_id}/{operation.name}" for task_id, plan in PLANS.items() for operation in plan)
 MAX_ATTEMPTS = 3
-WIDTH = 102
 HEADERS = ("crossing", "key", "the worker believes", "the database says", "the ledger shows")
 WRONG = "  <- WRONG"
 SAME = "Compare the keys of its sendings: the remote can only recognise what is the same."
@@ -57,54 +56,97 @@ class Crossing:
     dies: bool = False
 
 
-def try_key(submission: Submission) -> Trial:
-    """Run both tasks quietly, then once for each crash point, the second worker asking for keys in another process.
+@dataclass(frozen=True)
+class Sending:
+    """One attempt at one operation, as an answer is asked for its key.
 
-    Raises:
-        Unfit: the answer gave no key somewhere.
-        NotAttempted: it is the stub.
+    Args:
+        task_id: such as `task-1`.
+        operation: its name within the task, such as `refund`.
+        attempt: counts from 1.
+        request: the body.
+        now: seconds on the worker's clock.
     """
-    keys = {
-        (f"worker-{life}", operation_id, attempt): key
-        for life in (1, 2)
-        for operation_id, attempt, key in submission.run(ask_keys, life)
-    }
-    points: list[str] = []
-    broken, crashes = _Run(keys, lambda point: points.append(point.name)).trial("", 1), 0
-    for tried, point in enumerate(points, start=2):
-        if broken is None:
-            run = _Run(keys, crash_at(point))
-            broken, crashes = run.trial(point, tried), crashes + run.crashes
-    if broken is not None:
-        return broken
-    bounds = f"{len(OPERATIONS)} refunds, run without a crash and with one at each of {crashes} crash points"
-    shown = f"{bounds}; the next worker is a new process; the ledger has each refund once"
-    return Trial(True, 1 + len(points), {"crash": crashes}, shown)
+
+    task_id: str
+    operation: str
+    attempt: int
+    request: Json
+    now: float
+
+    @property
+    def operation_id(self) -> str:
+        """The operation's own name in the whole store."""
+        return f"{self.task_id}/{self.operation}"
 
 
-def ask_keys(key_for: Callable[..., Any]) -> list[tuple[str, int, str]]:
+KeyRule = Callable[[Callable[..., Any], Sending], Any]
+"""Calls an answer with what its exercise says it is given; a function of an importable module."""
+
+
+@dataclass(frozen=True)
+class KeyTrial:
+    """Tries a rule for keys: both tasks quietly, then once for each crash point."""
+
+    ask: KeyRule
+
+    def __call__(self, submission: Submission) -> Trial:
+        """Ask for all keys, the second worker's in another process, and run with them.
+
+        Raises:
+            Unfit: the answer gave no key somewhere.
+            NotAttempted: it is the stub.
+        """
+        keys = {
+            (f"worker-{life}", operation_id, attempt): key
+            for life in (1, 2)
+            for operation_id, attempt, key in submission.run(partial(ask_keys, self.ask, life), life)
+        }
+        points: list[str] = []
+        broken, crashes = _Run(keys, lambda point: points.append(point.name)).trial("", 1), 0
+        for tried, point in enumerate(points, start=2):
+            if broken is None:
+                run = _Run(keys, crash_at(point))
+                broken, crashes = run.trial(point, tried), crashes + run.crashes
+        if broken is not None:
+            return broken
+        bounds = f"{len(OPERATIONS)} refunds, run without a crash and with one at each of {crashes} crash points"
+        shown = f"{bounds}; the next worker is a new process; the ledger has each refund once"
+        return Trial(True, 1 + len(points), {"crash": crashes}, (shown,))
+
+
+def ask_keys(rule: KeyRule, life: int, answer: Callable[..., Any]) -> list[tuple[str, int, str]]:
     """Ask an answer for the key of every attempt at every operation.
 
     Args:
-        key_for: takes an operation id and the number of the attempt, counted from 1; returns the key.
+        rule: how the answer is called.
+        life: which worker asks, counted from 1; the second one a minute later.
+        answer: the student's function.
 
     Raises:
         Unfit: it raised something, or returned something that is no key.
     """
-    keys = []
-    for operation_id in OPERATIONS:
-        for attempt in range(1, MAX_ATTEMPTS + 1):
-            asked = f"Asked for the key of {operation_id}, attempt {attempt}, it"
-            try:
-                key = key_for(operation_id, attempt)
-            except NotImplementedError:
-                raise
-            except (Exception, SystemExit) as error:  # whatever a student's code raises is an answer to the check
-                raise Unfit(f"{asked} {what_it_did(error)}.") from None
-            if not isinstance(key, str) or not key or not key.isprintable():
-                raise Unfit(f"{asked} returned {_named(key)}. A key is text, and not empty.")
-            keys.append((operation_id, attempt, str.__str__(key)))
+    keys, now = [], 60.0 * life
+    for task_id, plan in PLANS.items():
+        for planned in plan:
+            for attempt in range(1, MAX_ATTEMPTS + 1):
+                now += 0.25
+                sending = Sending(task_id, planned.name, attempt, dict(planned.request), now)
+                keys.append((sending.operation_id, attempt, _key(rule, answer, sending)))
     return keys
+
+
+def _key(rule: KeyRule, answer: Callable[..., Any], sending: Sending) -> str:
+    asked = f"Asked for the key of {sending.operation_id}, attempt {sending.attempt}, it"
+    try:
+        key = rule(answer, sending)
+    except NotImplementedError:
+        raise
+    except (Exception, SystemExit) as error:  # whatever a student's code raises is an answer to the check
+        raise Unfit(f"{asked} {what_it_did(error)}.") from None
+    if not isinstance(key, str) or not key or not key.isprintable():
+        raise Unfit(f"{asked} returned {_named(key)}. A key is text, and not empty.")
+    return str.__str__(key)
 
 
 def _named(value: object) -> str:
@@ -168,34 +210,35 @@ class _Run:
         found = self._broken()
         if found is None:
             return None
-        operation, law, hint = found
+        operation, law, seen, hint = found
         run = (
-            f"The smallest run that breaks it has one crash, after {point}"
+            f"the smallest run that breaks it has one crash, after {point}"
             if point
-            else "It fails even without a crash"
+            else "it fails even without a crash"
         )
-        return Trial(False, tried, {"crash": tried - 1}, "", run, _story(self.crossings, operation.id), law, hint)
+        story = _story(self.crossings, operation.id)
+        return Trial(False, tried, {"crash": tried - 1}, (), run, story, law, seen, hint)
 
-    def _broken(self) -> tuple[Operation, str, str] | None:
-        """The operation that went wrong, the law that broke with what can be seen of that, and a hint."""
+    def _broken(self) -> tuple[Operation, str, str, str] | None:
+        """The operation that went wrong, the law that broke, its words with what can be seen of it, and a hint."""
         operations = [one for task in self.tasks.values() for one in task.operations]
         for operation in operations:
             count = self.effects[operation.id]
             if count > 1:
                 seen = f"The ledger shows {count} of {operation.id}."
-                return operation, f"no operation has two effects. {seen}", SAME
+                return operation, "no_second_effect", f"No operation has two effects. {seen}", SAME
         for operation in operations:
             if self.effects[operation.id] == 0:
                 seen = f"On record {operation.id} is {operation.standing}; the ledger shows none of it."
-                return operation, f"every refund has its effect once. {seen}", SHARED
+                return operation, "success_means_done", f"Every refund has its effect once. {seen}", SHARED
         for task in self.tasks.values():
             if task.state is not State.SUCCEEDED:
-                seen = f"{task.id} is {task.state}."
-                return _concerned(task, ""), f"what can be settled is settled. {seen}", SAME
+                seen = f"What can be settled is settled. {task.id} is {task.state}."
+                return _concerned(task, ""), "settled_in_the_end", seen, SAME
         return None
 
 
-def _story(crossings: list[Crossing], operation_id: str) -> tuple[str, ...]:
+def _story(crossings: list[Crossing], operation_id: str) -> TextTable:
     """The three views of one operation as a table, and the sendings that used its keys before."""
     own = [number for number, one in enumerate(crossings) if one.operation_id == operation_id]
     keys = {crossings[number].key for number in own} - {""}
@@ -211,7 +254,7 @@ def _story(crossings: list[Crossing], operation_id: str) -> tuple[str, ...]:
         if before is None or before.worker != one.worker:
             rows.append((f"{one.worker} starts", "", "", "", ""))
         rows.append((one.point, one.key, one.believes, database, ledger))
-    return tuple(str(TextTable(HEADERS, tuple(rows), width=WIDTH)).splitlines())
+    return TextTable(HEADERS, tuple(rows), width=WIDTH)
 
 
 def _concerned(task: Task, subject: str) -> Operation:

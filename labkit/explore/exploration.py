@@ -112,16 +112,19 @@ class Exploration:
             lines += [f"  {one}" for one in self.failure.schedule]
         came_to = (f"{self.verdicts[verdict]:,} {verdict}" for verdict in in_order(self.verdicts, tuple(Verdict)))
         lines.append("verdicts: " + (", ".join(came_to) or "none"))
-        told = (
-            _many(self.happened[kind], *COUNTED.get(kind, (kind, kind))) for kind in in_order(self.happened, COUNTED)
-        )
-        lines.append("what happened in them: " + (", ".join(told) or "nothing out of the ordinary"))
+        lines.append("what happened in them: " + told(self.happened))
         if self.never:
             lines.append("allowed, but it never happened: " + ", ".join(named(kind) for kind in self.never))
         return "\n".join(lines)
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
         return {"text/plain": str(self)}
+
+
+def told(happened: Mapping[str, int]) -> str:
+    """What really happened, in words: `30 crashes, 12 lost replies`."""
+    counts = (_many(happened[kind], *COUNTED.get(kind, (kind, kind))) for kind in in_order(happened, COUNTED))
+    return ", ".join(counts) or "nothing out of the ordinary"
 
 
 def in_order(counts: Mapping[str, int], order: Iterable[str]) -> list[str]:

@@ -18,7 +18,7 @@ _CANCEL = "cancel_requested"
 _UNVERSIONED = frozenset({"lease_expires_at", _CANCEL})
 
 
-def _changes(run: SqlRun, table: str) -> Iterator[Changed]:
+def changes_of(run: SqlRun, table: str) -> Iterator[Changed]:
     """The rows of a table that somebody has changed, in order."""
     return (one for one in run.log if isinstance(one, Changed) and one.table == table and one.commit)
 
@@ -28,9 +28,9 @@ def _rows(run: SqlRun, table: str) -> list[Row]:
     return [one.after for one in run.log if isinstance(one, Changed) and one.table == table and one.after]
 
 
-def _moves(run: SqlRun) -> Iterator[tuple[Changed, Row, Row]]:
+def moves_of(run: SqlRun) -> Iterator[tuple[Changed, Row, Row]]:
     """The changes of tasks, each with the row before and after."""
-    return ((one, one.before, one.after) for one in _changes(run, "tasks") if one.before and one.after)
+    return ((one, one.before, one.after) for one in changes_of(run, "tasks") if one.before and one.after)
 
 
 def one_says_yes(run: SqlRun) -> str:
@@ -53,7 +53,7 @@ def says_what_it_did(run: SqlRun) -> str:
 
 def tells_its_token(run: SqlRun) -> str:
     """Whoever acquires a task is told the token that stands on record."""
-    told = {change.worker: after["lease_token"] for change, _, after in _moves(run) if acquires(change)}
+    told = {change.worker: after["lease_token"] for change, _, after in moves_of(run) if acquires(change)}
     for name, token in sorted(told.items()):
         if name in run.results and run.results[name] != token:
             return f"{name} acquired the task with token {token}, and was told {run.results[name]}"
@@ -100,7 +100,7 @@ def decides_by_what_it_read(run: SqlRun) -> str:
 
 def every_change_has_its_version(run: SqlRun) -> str:
     """The version grows by one with every change that others must notice."""
-    for change, before, after in _moves(run):
+    for change, before, after in moves_of(run):
         columns = {name for name in after if change.becomes(name)}
         if not columns <= _UNVERSIONED and after["version"] != before["version"] + 1:
             versions = f"its version went from {before['version']} to {after['version']}"
@@ -110,7 +110,7 @@ def every_change_has_its_version(run: SqlRun) -> str:
 
 def final_is_final(run: SqlRun) -> str:
     """A final state never changes."""
-    for change, before, after in _moves(run):
+    for change, before, after in moves_of(run):
         if before["state"] in FINAL_STATES and change.becomes("state"):
             return f"{change.worker} made {after['id']} {after['state']}, which was {before['state']}"
     return ""
@@ -118,7 +118,7 @@ def final_is_final(run: SqlRun) -> str:
 
 def only_edges_of_the_table(run: SqlRun) -> str:
     """A state changes only along an edge of the table of transitions."""
-    for change, before, after in _moves(run):
+    for change, before, after in moves_of(run):
         edge = (before["state"], after["state"])
         if change.becomes("state") and edge not in _EDGES:
             return f"{change.worker} took {after['id']} from {edge[0]} to {edge[1]}"
@@ -128,7 +128,7 @@ def only_edges_of_the_table(run: SqlRun) -> str:
 def only_the_current_token(run: SqlRun) -> str:
     """Only the holder changes a task that is held; others acquire it when its lease has run out, with a new token."""
     holders: dict[str, str] = {}
-    for change, before, after in _moves(run):
+    for change, before, after in moves_of(run):
         holder, held = holders.get(after["id"], ""), before["state"] in HELD_STATES
         if acquires(change):
             if held and before["lease_expires_at"] > change.at:
@@ -175,7 +175,7 @@ def undone_in_order(run: SqlRun) -> str:
 def every_end_is_announced(run: SqlRun) -> str:
     """Of every task that has ended a message tells, written for a consumer."""
     told = {row["task_id"] for row in _rows(run, "outbox")}
-    for _, _, after in _moves(run):
+    for _, _, after in moves_of(run):
         if after["state"] in ENDED_STATES and after["id"] not in told:
             return f"{after['id']} is {after['state']}, and no message says so"
     return ""

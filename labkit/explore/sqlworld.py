@@ -126,6 +126,10 @@ class SqlWorld(WorldEvents):
         finally:
             self._moments = None
 
+    def last_look(self) -> tuple[str, tuple[tuple[str, int], ...]]:
+        """What database and ledgers say at the end of the run just played, when all that was late has arrived."""
+        return self._database_view(), self._ledger()
+
     def record(self) -> SqlRun:
         """All that is known of the run just played."""
         lives = self._hub.lives
@@ -202,13 +206,16 @@ class SqlWorld(WorldEvents):
     def crossed(self, life: Life, point: Point) -> None:
         """Keep the three views, if somebody watches."""
         if self._moments is not None:
-            tasks = TaskStore(self._warm, self.clock).tasks()
-            view = "; ".join(database_view(task) for task in tasks)
+            view = self._database_view()
             self._places.append(len(self._hub.choices.steps))
             number = len(self._moments) + 1
             self._moments.append(
                 Moment(number, self.clock.now(), life.name, point.name, point.learned, view, self._ledger())
             )
+
+    def _database_view(self) -> str:
+        tasks = TaskStore(self._warm, self.clock).tasks()
+        return "\n".join(f"{task.id} {database_view(task)}" if tasks[1:] else database_view(task) for task in tasks)
 
     def _ledger(self) -> tuple[tuple[str, int], ...]:
         return ()

@@ -6,6 +6,7 @@ States are boxes. Events are cards: on the line they take, or inside the box of 
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from html import escape
 from typing import Any
@@ -82,6 +83,7 @@ def state_diagram(
     dark: bool = False,
     conditions: bool | None = None,
     renderer: Renderer | None = None,
+    edges: Collection[Transition] | None = None,
 ) -> Diagram:
     """Draw the table of transitions, with the current state and the last event marked.
 
@@ -93,19 +95,20 @@ def state_diagram(
         conditions: write each edge's conditions on its card; by default only in the picture of lesson 0, as
             the whole table takes a page of small cards. The text twin always has them.
         renderer: the program that draws; by default the first that `renderer()` finds.
+        edges: these alone, of the table, in place of those of a lesson.
 
     Raises:
         InvalidInput: where `current` is no state, or `last` no edge of the table.
     """
     now = None if current is None else known(State, current)
     taken = None if last is None else _edge(last)
-    shown = TRANSITIONS if lesson is None else up_to_lesson(lesson)
-    edges = tuple(edge for edge in TRANSITIONS if edge in shown or edge == taken)
-    present = {State.QUEUED, now, *(end for edge in edges for end in (edge.source, edge.target))}
+    shown = edges if edges is not None else TRANSITIONS if lesson is None else up_to_lesson(lesson)
+    drawn = tuple(edge for edge in TRANSITIONS if edge in shown or edge == taken)
+    present = {State.QUEUED, now, *(end for edge in drawn for end in (edge.source, edge.target))}
     states = tuple(state for state in State if state in present)
     wordy = lesson == 0 if conditions is None else conditions
-    drawing = _Drawing(edges, states, now, taken, theme(dark), wordy)
-    alt = f"State diagram of {len(states)} states and {len(edges)} transitions."
+    drawing = _Drawing(drawn, states, now, taken, theme(dark), wordy)
+    alt = f"State diagram of {len(states)} states and {len(drawn)} transitions."
     alt += f" Now: {now}." if now else ""
     alt += f" Last event: {taken.event}, from {taken.source} to {taken.target}." if taken else ""
     return Diagram(drawing.dot(), drawing.text(), alt, renderer)

@@ -86,8 +86,6 @@ def lanes(run: tuple[Moment, ...]) -> TextTable:
     for moment in moments:
         cell = "\n".join(filter(None, (moment.point, f"!! {moment.fault}" if moment.fault else "")))
         here = [cell if worker == moment.worker else "" for worker in workers]
-        rows.append(
-            (str(moment.number), *here, DITTO if moment.database == before else moment.database.removesuffix(": "))
-        )
+        rows.append((str(moment.number), *here, DITTO if moment.database == before else moment.database))
         before = moment.database
     return TextTable(("#", *workers, "what the database says"), tuple(rows), left_out.strip(), width=TEXT_WIDTH)

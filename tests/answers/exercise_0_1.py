@@ -10,14 +10,14 @@ from datetime import date, datetime
 from answers import right, wrong
 
 AFTER_REFUND = "The smallest run that breaks it has one crash, after send task-1/refund:"
-DOUBLED = "The law that broke: no operation has two effects. The ledger shows 2 of task-1/refund."
+DOUBLED = "The law that broke, no_second_effect: No operation has two effects. The ledger shows 2 of task-1/refund."
 AT_ONCE = "It fails even without a crash:"
 SWALLOWED = (
-    "The law that broke: every refund has its effect once. "
+    "The law that broke, success_means_done: Every refund has its effect once. "
     "On record task-2/refund is done; the ledger shows none of it."
 )
 REFUSED = (
-    "The law that broke: every refund has its effect once. "
+    "The law that broke, success_means_done: Every refund has its effect once. "
     "On record task-2/shipping is pending; the ledger shows none of it."
 )
 

@@ -1,0 +1,31 @@
+"""The exercises of each lesson, and how an answer to each is tried."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from labkit.course.exercises import MAX_HINTS, Exercise
+from labkit.course.lessons import claim, crash, lease, reconcile, replay, start, states
+from labkit.errors import InvalidInput
+
+EXERCISES: Mapping[str, Exercise] = {
+    exercise.number: exercise
+    for lesson in (start, states, claim, lease, crash, replay, reconcile)
+    for exercise in lesson.EXERCISES
+}
+_given: dict[str, int] = {}
+
+
+def exercise(number: str) -> Exercise:
+    """Return an exercise by its number, or raise `InvalidInput` naming all that exist."""
+    if number not in EXERCISES:
+        raise InvalidInput(f"one of the exercises {', '.join(EXERCISES)}", number)
+    return EXERCISES[number]
+
+
+def hint(number: str) -> None:
+    """Print the next of an exercise's three hints; after the last, that one again."""
+    hints = exercise(number).hints
+    given = min(_given.get(number, 0), MAX_HINTS - 1)
+    _given[number] = given + 1
+    print(f"hint {given + 1} of {MAX_HINTS}: {hints[given]}")

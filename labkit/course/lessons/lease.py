@@ -1,0 +1,188 @@
+"""Lesson 03: a lease frees a task, and a fencing token shuts its old holder out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from labkit.course.exercises import Exercise
+from labkit.course.laws import (
+    LEASE_SECONDS,
+    OTHER,
+    TASK,
+    lease_as_asked,
+    leaves_others_alone,
+    one_call,
+    refusals,
+    yes_means,
+)
+from labkit.course.lessons.claim import BOTH_YES, ENDED, ENDS, NOT_SAID, RUNNING, SURPRISES
+from labkit.course.searching import Answer, Search, Setting
+from labkit.explore.bench import Bench
+from labkit.explore.benchworld import BenchScenario
+from labkit.explore.row_laws import (
+    CLAIM_LAWS,
+    WORKER_LAWS,
+    every_change_has_its_version,
+    named,
+    no_worker_breaks,
+    only_the_current_token,
+    tells_its_token,
+)
+from labkit.explore.scenario import Scenario
+from labkit.states import State
+
+WORKED_SECONDS = 10.0
+UNKNOWN_TOKENS = (0, 2, 7)
+ACQUIRE = (
+    "UPDATE tasks SET state = 'running', version = version + 1, lease_owner = :name, "
+    "lease_token = lease_token + 1, lease_expires_at = :now + 30 "
+    "WHERE id = 'task-1' AND (state = 'queued' OR (state = 'running' AND lease_expires_at <= :now)) "
+    "RETURNING lease_token"
+)
+
+
+def acquired(db: Any, bench: Bench) -> int | None:
+    """Acquire the task as the lab's own worker does, and return the token."""
+    with db:
+        row = db.execute(ACQUIRE, {"name": bench.name, "now": bench.now()}).fetchone()
+    return None if row is None else int(row[0])
+
+
+def executor_gone(answer: Answer) -> Scenario:
+    """The holder has died. One worker comes before its lease runs out, two come when it has."""
+
+    def takes_over(db: Any, bench: Bench) -> Any:
+        if bench.name != "worker-1":
+            bench.sleep(LEASE_SECONDS)
+        return answer(db, TASK, bench.name, bench.now(), LEASE_SECONDS)
+
+    def prepare(db: Any) -> None:
+        db.executemany(RUNNING, [(TASK, 2), (OTHER, 2)])
+
+    laws = named(
+        leaves_others_alone,
+        only_the_current_token,
+        lease_as_asked,
+        tells_its_token,
+        every_change_has_its_version,
+        *CLAIM_LAWS,
+    )
+    return BenchScenario(takes_over, prepare, laws, 3, SURPRISES, due=None)
+
+
+def nobody_held(answer: Answer) -> Scenario:
+    """Tasks that nobody holds, whatever the time."""
+
+    def takes_over(db: Any, bench: Bench) -> Any:
+        bench.sleep(LEASE_SECONDS)
+        states = (*ENDS, "queued", "that-is-not-there")
+        told = [answer(db, f"task-{state}", bench.name, bench.now(), LEASE_SECONDS) for state in states]
+        return next((one for one in told if one is not None), None)
+
+    def prepare(db: Any) -> None:
+        db.executemany(ENDED, [(f"task-{state}", state) for state in (*ENDS, "queued")])
+
+    return BenchScenario(takes_over, prepare, refusals(), 1, frozenset(), due=None)
+
+
+def zombie(answer: Answer) -> Scenario:
+    """A worker acquires, works for a while, and finishes; it may sleep through the end of its lease."""
+
+    def finishes(db: Any, bench: Bench) -> None:
+        token = acquired(db, bench)
+        if token is not None:
+            bench.sleep(WORKED_SECONDS)
+            bench.say("finish", answer(db, TASK, token))
+
+    def prepare(db: Any) -> None:
+        db.execute("INSERT INTO tasks (id, kind) VALUES (?, 'refund')", (TASK,))
+
+    laws = named(no_worker_breaks, *WORKER_LAWS, yes_means("finish", State.SUCCEEDED))
+    return BenchScenario(finishes, prepare, laws, 1, frozenset({"crash", "pause", "switch"}))
+
+
+def wrong_token(answer: Answer) -> Scenario:
+    """Tokens that were never handed out for this task, and tasks that nobody holds."""
+
+    def finishes(db: Any, bench: Bench) -> Any:
+        told = [answer(db, TASK, token) for token in UNKNOWN_TOKENS]
+        return any([*told, *(answer(db, f"task-{state}", 1) for state in ("queued", "failed", "cancelled"))])
+
+    def prepare(db: Any) -> None:
+        db.execute(RUNNING, (TASK, 2))
+        db.executemany(ENDED, [(f"task-{state}", state) for state in ("queued", "failed", "cancelled")])
+
+    return BenchScenario(finishes, prepare, refusals(), 1, frozenset(), due=None)
+
+
+def others_beside(answer: Answer) -> Scenario:
+    """Another task is held under a token of the same value."""
+
+    def finishes(db: Any, bench: Bench) -> Any:
+        return answer(db, TASK, 1)
+
+    def prepare(db: Any) -> None:
+        db.executemany(RUNNING, [(TASK, 2), (OTHER, 2)])
+
+    return BenchScenario(finishes, prepare, one_call(every_change_has_its_version), 1, frozenset(), due=None)
+
+
+TOKEN = "Somebody else may hold the task by now. What do you have that only the present holder has?"
+VERSION = "Others notice a change by its version."
+
+EXERCISES = (
+    Exercise(
+        "3.1",
+        "take over from a worker that has gone",
+        Search(
+            (
+                Setting("one worker comes early, two come in time", executor_gone),
+                Setting("tasks that nobody holds", nobody_held),
+            ),
+            {
+                "one_says_yes": "Whose lease has run out, at the time `now`? Put that into the WHERE clause.",
+                "only_the_current_token": "Has the lease run out by `now`? And is the token a new, larger one?",
+                "tells_its_token": "Return the token as it stands on record after your UPDATE: RETURNING helps.",
+                "lease_as_asked": "The owner is `worker`, and the lease ends at now + lease_seconds.",
+                "says_what_it_did": NOT_SAID,
+                "must_be_refused": "Only a running task has a lease that can run out.",
+                "every_change_has_its_version": VERSION,
+                "leaves_others_alone": "Which row does your UPDATE mean?",
+            },
+        ),
+        (
+            "When may you take a task that somebody holds? The database has the time; `now` is yours.",
+            "A condition on state and lease_expires_at; a new token is lease_token + 1, and RETURNING tells it.",
+            "UPDATE tasks SET lease_owner = ?, lease_expires_at = ?, lease_token = lease_token + 1, "
+            "version = version + 1 WHERE id = ? AND state = 'running' AND lease_expires_at <= ? RETURNING lease_token",
+        ),
+    ),
+    Exercise(
+        "3.2",
+        "finish, if the task is still yours",
+        Search(
+            (
+                Setting("a worker that may be late", zombie),
+                Setting("another task beside it", others_beside),
+                Setting("tokens and tasks that do not fit", wrong_token),
+            ),
+            {
+                "only_the_current_token": TOKEN,
+                "must_be_refused": TOKEN,
+                "says_what_it_did": NOT_SAID,
+                "says_so": NOT_SAID,
+                "one_says_yes": BOTH_YES,
+                "every_change_has_its_version": VERSION,
+                "settled_in_the_end": "The task never ends. Does your UPDATE match the row, and is it committed?",
+                "no_worker_breaks": "A task that has ended is held by nobody: owner and expiry become NULL.",
+                "leaves_others_alone": "Which row does your UPDATE mean?",
+            },
+        ),
+        (
+            "A worker that has slept believes that it still holds the task. What tells the database that it does not?",
+            "The token is a number that nobody else was ever given. Compare it in the WHERE clause.",
+            "UPDATE tasks SET state = 'succeeded', version = version + 1, lease_owner = NULL, lease_expires_at = NULL "
+            "WHERE id = ? AND state = 'running' AND lease_token = ?; then the row count.",
+        ),
+    ),
+)

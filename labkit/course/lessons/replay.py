@@ -1,0 +1,131 @@
+"""Lesson 05: one key for each operation, and a remote that is tried before it is trusted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+from labkit.course.exercises import Exercise
+from labkit.course.key_trials import KeyTrial, Sending
+from labkit.course.searching import Answer, Search, Setting
+from labkit.errors import NotSent, OutcomeUnknown
+from labkit.explore.bench import Bench, BenchRun
+from labkit.explore.benchworld import BenchScenario
+from labkit.explore.scenario import Scenario
+from labkit.remote import Capabilities
+
+REAL = "task-1/refund"
+"""An operation of a customer's, long done: no probe may touch it."""
+
+LOSSES = frozenset({"refused", "request_lost", "response_lost", "late"})
+KINDS: Mapping[str, Capabilities] = {
+    "neither keys nor a query": Capabilities(),
+    "keys": Capabilities(idempotency_keys=True),
+    "a query": Capabilities(status_query=True),
+    "both": Capabilities(idempotency_keys=True, status_query=True),
+    "keys that it takes and ignores": Capabilities(idempotency_keys=True, keys_ignored=True),
+    "a query, and keys that it takes and ignores": Capabilities(
+        idempotency_keys=True, keys_ignored=True, status_query=True
+    ),
+}
+
+
+def by_all(answer: Answer, sending: Sending) -> Any:
+    """Call an answer as exercise 5.1 says."""
+    return answer(sending.task_id, sending.operation, sending.attempt, sending.request, sending.now)
+
+
+def probing(can: Capabilities, allowed: frozenset[str], answer: Answer) -> Scenario:
+    """A worker probes a remote once."""
+
+    def probes(db: Any, bench: Bench) -> Any:
+        return answer(bench.remotes["payments"])
+
+    laws: dict[str, Callable[[Any], str]] = {
+        law.__name__: law for law in (nothing_real_touched, _found_out(can), ends_by_itself)
+    }
+    applied = (("payments", REAL),)
+    return BenchScenario(probes, _nothing, laws, 1, allowed, None, {"payments": can}, applied)
+
+
+def _nothing(db: Any) -> None:
+    """The task store plays no part."""
+
+
+def _found_out(can: Capabilities) -> Callable[[Any], str]:
+    truth = (can.idempotency_keys and not can.keys_ignored, can.status_query)
+
+    def says_what_is_true(run: BenchRun) -> str:
+        """What a probe says of a remote is true; where it cannot know, it says nothing."""
+        for name, told in run.results.items():
+            if not isinstance(told, Capabilities):
+                return f"{name} returned an object of type {type(told).__name__}, not Capabilities"
+            for what, said, true in (
+                ("honours keys", told.idempotency_keys, truth[0]),
+                ("answers a query", told.status_query, truth[1]),
+            ):
+                if bool(said) != true:
+                    return f"{name} says that the remote {what}: {bool(said)}; that is not true"
+        return ""
+
+    return says_what_is_true
+
+
+def nothing_real_touched(run: BenchRun) -> str:
+    """A probe sends operations of its own, never one of a customer's."""
+    count = run.effects.get(REAL, 0)
+    return "" if count == 1 else f"{REAL} has {count} effects now"
+
+
+def ends_by_itself(run: BenchRun) -> str:
+    """A probe ends by itself, or by an error of the wire where an answer was lost."""
+    for name, error in sorted(run.errors.items()):
+        if not _of_the_wire(error):
+            return f"{name} ended with {type(error).__name__}: {error}"
+    return ""
+
+
+def _of_the_wire(error: BaseException) -> bool:
+    return isinstance(error, NotSent | OutcomeUnknown)
+
+
+def _setting(title: str, can: Capabilities, allowed: frozenset[str]) -> Setting:
+    return Setting(title, partial(probing, can, allowed), 1 if allowed else 0)
+
+
+EXERCISES = (
+    Exercise(
+        "5.1",
+        "the key of an operation",
+        KeyTrial(by_all),
+        (
+            "Of the five arguments, which are the same on every attempt, at every time, in every process?",
+            "Which of those tell two refunds of the same amount to the same customer apart?",
+            'Task and name together name the operation: return f"{task_id}/{operation}".',
+        ),
+    ),
+    Exercise(
+        "5.2",
+        "probe a remote before you trust it",
+        Search(
+            (
+                *(_setting(f"a quiet remote with {kind}", can, frozenset()) for kind, can in KINDS.items()),
+                *(_setting(f"a wire that loses, and {kind}", can, LOSSES) for kind, can in KINDS.items()),
+            ),
+            {
+                "says_what_is_true": "A key is honoured if the second sending under it comes back with the first one's "
+                "reference. A lost answer proves nothing.",
+                "nothing_real_touched": "Name operations of your own, such as probe/1.",
+                "ends_by_itself": "A remote without a query answers with Refused; that is an answer too.",
+            },
+        ),
+        (
+            "Its manual, remote.capabilities, says what it should do. What can you send to see what it does?",
+            "Send one operation twice under one key, with two request ids: are there two effects, or one? "
+            "Then ask for an operation that you know.",
+            "first = remote.send('probe/1', {}, 'r1', key='probe/1'), second the same with 'r2'; keys are honoured if "
+            "second.reference == first.reference. The query: try remote.query('probe/1').found, except Refused: False.",
+        ),
+    ),
+)

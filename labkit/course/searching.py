@@ -1,0 +1,173 @@
+"""Trying an answer by search: the explorer looks for the smallest run that breaks it, in a process of its own."""
+
+from __future__ import annotations
+
+import inspect
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from functools import partial, wraps
+from typing import Any
+
+from labkit.course.story import Step, story_of
+from labkit.course.submission import NotAttempted, Submission, Unfit
+from labkit.course.trials import Trial
+from labkit.explore.capsule import capsule_of
+from labkit.explore.choices import Schedule
+from labkit.explore.exploration import told
+from labkit.explore.scenario import Scenario
+from labkit.explore.search import explore
+from labkit.explore.sqlworld import SqlWorld
+from labkit.runs import Moment, Run, database_view
+
+SEARCH_SECONDS = 60.0
+"""A kill switch inside the one of the check, for answers that never end."""
+
+Answer = Callable[..., Any]
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One situation in which an answer is tried.
+
+    Args:
+        title: for people, such as `two workers want one task`.
+        scenario: makes it of the answer; a function of an importable module.
+        surprises: the bound of the search.
+    """
+
+    title: str
+    scenario: Callable[[Answer], Scenario]
+    surprises: int = 2
+
+
+@dataclass(frozen=True)
+class Search:
+    """Tries an answer in every setting, one after the other, until one breaks it.
+
+    Args:
+        settings: the easiest first.
+        hints: where to look, by the name of the law that broke.
+    """
+
+    settings: tuple[Setting, ...]
+    hints: Mapping[str, str] = field(default_factory=dict)
+
+    def __call__(self, submission: Submission) -> Trial:
+        """Try an answer.
+
+        Raises:
+            NotAttempted: it is the stub.
+            Unfit: it could not be tried to the end.
+        """
+        found: list[dict[str, Any]] = submission.run(partial(hunt, self.settings))
+        happened = sum((Counter(one["happened"]) for one in found), Counter[str]())
+        tried, last = sum(one["schedules"] for one in found), found[-1]
+        if last["failure"] is not None:
+            return self._broken(tried, dict(happened), last)
+        if last["trouble"]:
+            raise Unfit(f"{last['title']}: {last['trouble']}.")
+        shown = (*(f"{one['title']}: {one['summary']}" for one in found), f"what happened in them: {told(happened)}")
+        return Trial(True, tried, dict(happened), shown)
+
+    def _broken(self, tried: int, happened: dict[str, int], found: dict[str, Any]) -> Trial:
+        failure = found["failure"]
+        steps = [Step(**one) for one in failure["steps"]]
+        return Trial(
+            False,
+            tried,
+            happened,
+            run=f"{found['title']}: {_which(failure['surprises'])}",
+            story=story_of(steps),
+            law=failure["law"],
+            broke=f"{failure['states']} {failure['how']}",
+            hint=self.hints.get(failure["law"], ""),
+            capsule=failure["capsule"],
+        )
+
+
+def _which(surprises: Sequence[str]) -> str:
+    if not surprises:
+        return "it fails even in the quiet run, without any surprise"
+    many = "1 surprise" if len(surprises) == 1 else f"{len(surprises)} surprises"
+    return f"the smallest run that breaks it has {many} ({', '.join(surprises)})"
+
+
+def hunt(settings: Sequence[Setting], answer: Answer) -> list[dict[str, Any]]:
+    """Search every setting until one breaks the answer; this is what runs in the child process.
+
+    Returns:
+        For each setting that was searched what it came to, as JSON.
+
+    Raises:
+        NotAttempted: the answer is the stub.
+    """
+    found = []
+    for setting in settings:
+        reached: list[bool] = []
+        scenario = setting.scenario(_noticing_stubs(answer, reached))
+        shown = explore(scenario, setting.surprises, max_seconds=SEARCH_SECONDS)
+        if reached and not shown.passed:
+            raise NotAttempted
+        failure = None if shown.failure is None else _failure(scenario, shown.failure.schedule)
+        found.append(
+            {
+                "title": setting.title,
+                "summary": shown.summary if scenario.allowed else "the quiet run keeps every law",
+                "schedules": shown.schedules,
+                "happened": dict(shown.happened),
+                "failure": failure,
+                "trouble": "" if shown.passed or failure else shown.summary,
+            }
+        )
+        if not shown.passed:
+            break
+    return found
+
+
+def _noticing_stubs(answer: Answer, reached: list[bool]) -> Answer:
+    @wraps(answer)
+    def noticing(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return answer(*args, **kwargs)
+        except NotImplementedError:
+            reached.append(True)
+            raise
+
+    return noticing
+
+
+def _failure(scenario: Scenario, schedule: Schedule) -> dict[str, Any]:
+    """Play the smallest failing schedule once more and keep what there was to see."""
+    with closing(scenario.open()) as world:
+        played, seen = world.watch(schedule, "")
+        moments = seen.moments if isinstance(seen, Run) else seen
+        steps = [_step(moment) for moment in moments]
+        if isinstance(seen, Run):
+            steps.append(Step("", "the end", "", database_view(seen.task), dict(seen.effects)))
+        elif isinstance(world, SqlWorld):
+            database, ledger = world.last_look()
+            steps.append(Step("", "the end", "", database, dict(ledger)))
+    law = scenario.laws.get(played.law)
+    return {
+        "law": played.law,
+        "states": "Every run ends." if law is None else _sentence(law),
+        "how": _as_sentence(played.how),
+        "surprises": [one.choice.replace("_", " ") for one in schedule],
+        "steps": [vars(step) for step in steps],
+        "capsule": capsule_of(scenario, played).to_json(),
+    }
+
+
+def _step(moment: Moment) -> Step:
+    return Step(moment.worker, moment.point, moment.believes, moment.database, dict(moment.ledger), moment.fault)
+
+
+def _sentence(law: Callable[..., str]) -> str:
+    return (inspect.getdoc(law) or law.__name__).split("\n")[0]
+
+
+def _as_sentence(how: str) -> str:
+    how = how.removesuffix(".")
+    return f"{how[:1].upper()}{how[1:]}."

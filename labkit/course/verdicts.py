@@ -1,0 +1,57 @@
+"""What a check has shown, as HTML for a notebook: the colours of its theme, and a sign beside every colour."""
+
+from __future__ import annotations
+
+from html import escape
+from typing import TYPE_CHECKING
+
+from labkit.show.tables import TextTable
+
+if TYPE_CHECKING:
+    from labkit.course.checks import CheckResult
+
+PASSED, FAILED = "#009E73", "#D55E00"
+CELL = "padding: 2px 10px; text-align: left; vertical-align: top; white-space: pre-wrap"
+
+
+def as_html(result: CheckResult) -> str:
+    """Return a result as one `<div>`; a student's words in it are escaped."""
+    sign, colour = ("&#10004;", PASSED) if result.passed else ("&#10008;", FAILED)
+    head = f"<p><b>{sign} {escape(result.headline)}</b></p>"
+    body = "".join(_parts(result))
+    picture = "" if result.trial is None or result.trial.picture is None else _drawn(result)
+    return f'<div style="border-left: 6px solid {colour}; padding-left: 12px">{head}{body}{picture}</div>'
+
+
+def _parts(result: CheckResult) -> list[str]:
+    trial, advice = result.trial, f"<p>{escape(result.advice)}</p>"
+    if trial is None:
+        return [f"<p>{escape(result.trouble)}</p>", advice]
+    if trial.passed:
+        return [f"<ul>{''.join(f'<li>{escape(one)}.</li>' for one in trial.shown)}</ul>"]
+    return [
+        f"<p>{escape(trial.run[:1].upper() + trial.run[1:])}:</p>",
+        table_html(trial.story) if trial.story is not None else "",
+        f"<p><b>The law that broke,</b> <code>{escape(trial.law)}</code>: {escape(trial.broke)}</p>",
+        f"<p><b>A hint:</b> {escape(result.hint)}</p>",
+        advice,
+    ]
+
+
+def table_html(table: TextTable) -> str:
+    """Return a table of text as an HTML one."""
+    head = "".join(f'<th scope="col" style="{CELL}">{escape(one)}</th>' for one in table.headers)
+    rows = ("".join(f'<td style="{CELL}">{escape(cell)}</td>' for cell in row) for row in table.rows)
+    body = "".join(f"<tr>{row}</tr>" for row in rows)
+    return f'<div style="overflow-x: auto"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+
+
+def _drawn(result: CheckResult) -> str:
+    from labkit.show.diagram import NoRenderer
+
+    assert result.trial is not None, "asked only where there is one"
+    try:
+        drawn = result.trial.picture.svg()
+    except NoRenderer:
+        return f"<pre>{escape(str(result.trial.picture))}</pre>"
+    return f'<p>Your edges:</p><div style="overflow-x: auto; background: #ffffff">{drawn}</div>'

@@ -1,0 +1,153 @@
+"""Exercise 1.2: the model's context from the rows."""
+
+from answers import right, wrong
+
+ENDED = ("succeeded", "failed", "cancelled", "compensated")
+
+
+def system(task):
+    return {"role": "system", "text": f"Carry out {task['kind']}, {task['id']}, by these facts."}
+
+
+def fact(one):
+    known = f"is done, reference {one['result_ref']}" if one["status"] == "done" else "has an unknown outcome"
+    return {"role": "tool", "text": f"{one['name']} {known}."}
+
+
+def user(text):
+    return {"role": "user", "text": text}
+
+
+def known(operations):
+    found = [one for one in operations if one["status"] == "done" or one["in_doubt"]]
+    return sorted(found, key=lambda one: one["position"])
+
+
+def next_one(task, operations):
+    pending = sorted((one for one in operations if one["status"] == "pending"), key=lambda one: one["position"])
+    if task["state"] == "awaiting_confirmation" or any(one["in_doubt"] for one in operations):
+        return "Wait: a doubt is being settled."
+    if task["state"] in ENDED or not pending:
+        return "Nothing is left to do."
+    return "Stop: a cancel was requested." if task["cancel_requested"] else f"Next: {pending[0]['name']}"
+
+
+@right("1.2")
+def three_parts(task, operations):
+    facts = [fact(one) for one in known(operations)]
+    return [system(task), *facts, user(next_one(task, operations))]
+
+
+@right("1.2")
+def step_by_step(task, operations):
+    messages, upcoming, doubt = [system(task)], None, task["state"] == "awaiting_confirmation"
+    for one in sorted(operations, key=lambda row: row["position"]):
+        if one["status"] == "done":
+            messages.append({"role": "tool", "text": f"{one['name']}: {one['result_ref']}"})
+        elif one["in_doubt"]:
+            doubt = True
+            messages.append({"role": "tool", "text": f"{one['name']}: unknown"})
+        elif upcoming is None:
+            upcoming = one["name"]
+    if doubt:
+        last = "Wait"
+    elif task["state"] in ENDED or upcoming is None:
+        last = "Nothing"
+    else:
+        last = "Stop" if task["cancel_requested"] else f"Next: {upcoming}."
+    return [*messages, user(last)]
+
+
+@wrong("1.2", "The law that broke, no_second_effect:", "the model calls refund, which is in doubt")
+def what_is_in_doubt_is_called_again(task, operations):
+    pending = sorted((one for one in operations if one["status"] == "pending"), key=lambda one: one["position"])
+    if task["state"] in ENDED or not pending:
+        return [system(task), *map(fact, known(operations)), user("Nothing")]
+    last = "Stop" if task["cancel_requested"] else f"Next: {pending[0]['name']}"
+    return [system(task), *map(fact, known(operations)), user(last)]
+
+
+@wrong("1.2", "The law that broke, no_second_effect:", "the model calls refund, which is in doubt")
+def always_the_first(task, operations):
+    first = min(operations, key=lambda one: one["position"])
+    return [system(task), *map(fact, known(operations)), user(f"Next: {first['name']}")]
+
+
+@wrong("1.2", "The law that broke, says_what_is_next:", "'Next: refund' is what is next")
+def in_the_order_of_the_rows(task, operations):
+    pending = [one for one in operations if one["status"] == "pending"]
+    last = next_one(task, operations)
+    if last.startswith("Next"):
+        last = f"Next: {pending[0]['name']}"
+    return [system(task), *map(fact, known(operations)), user(last)]
+
+
+@wrong("1.2", "The law that broke, says_what_is_next:", "'Stop' is what is next")
+def a_cancel_is_overlooked(task, operations):
+    return [system(task), *map(fact, known(operations)), user(next_one(task | {"cancel_requested": 0}, operations))]
+
+
+@wrong("1.2", "The law that broke, says_what_is_next:", "'Nothing' is what is next")
+def goes_on_after_the_end(task, operations):
+    return [system(task), *map(fact, known(operations)), user(next_one(task | {"state": "running"}, operations))]
+
+
+@wrong("1.2", "The law that broke, says_what_is_next:", "'Wait' is what is next")
+def skips_what_is_in_doubt(task, operations):
+    rows = [one for one in operations if not one["in_doubt"]]
+    return [system(task), *map(fact, known(operations)), user(next_one(task, rows))]
+
+
+@wrong("1.2", "The law that broke, tells_the_facts:", "does not say payments-1")
+def without_the_reference(task, operations):
+    facts = [{"role": "tool", "text": f"{one['name']} is done or unknown"} for one in known(operations)]
+    return [system(task), *facts, user(next_one(task, operations))]
+
+
+@wrong("1.2", "The law that broke, tells_the_facts:")
+def every_operation_told(task, operations):
+    facts = [fact(one) for one in sorted(operations, key=lambda one: one["position"])]
+    return [system(task), *facts, user(next_one(task, operations))]
+
+
+@wrong("1.2", "The law that broke, tells_the_facts:")
+def nothing_is_told(task, operations):
+    return [system(task), user(next_one(task, operations))]
+
+
+@wrong("1.2", "The law that broke, tells_the_facts:", "does not say unknown")
+def a_doubt_passes_for_a_failure(task, operations):
+    facts = [
+        {"role": "tool", "text": f"{one['name']} failed"} if one["in_doubt"] else fact(one) for one in known(operations)
+    ]
+    return [system(task), *facts, user(next_one(task, operations))]
+
+
+@wrong("1.2", "The law that broke, names_the_task:")
+def which_task_is_not_said(task, operations):
+    facts = [fact(one) for one in known(operations)]
+    return [{"role": "system", "text": "Go on."}, *facts, user(next_one(task, operations))]
+
+
+SEEN: list[dict] = []
+
+
+@wrong("1.2", "The law that broke, tells_the_facts:")
+def a_transcript_that_grows(task, operations):
+    SEEN.extend(fact(one) for one in known(operations))
+    return [system(task), *SEEN, user(next_one(task, operations))]
+
+
+@wrong("1.2", "A list of messages with role and text is wanted")
+def one_text(task, operations):
+    return f"{task['id']}: {next_one(task, operations)}"
+
+
+@wrong("1.2", "The law that broke, only_from_the_rows:")
+def facts_in_the_order_of_hashes(task, operations):
+    salt = hash("a string that hashes differently in every process")
+    return [
+        system(task) | {"text": f"{task['id']} {salt}"},
+        *map(fact, known(operations)),
+        user(next_one(task, operations)),
+    ]

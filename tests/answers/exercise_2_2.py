@@ -1,0 +1,103 @@
+"""Exercise 2.2: go on after an interruption, only from what was seen."""
+
+from answers import right, wrong
+
+STEP = "UPDATE tasks SET step = step + 1, version = version + 1"
+READ_AGAIN = "The law that broke, decides_by_what_it_read:"
+
+
+@right("2.2")
+def compare_in_the_update(db, task_id, seen_version):
+    with db:
+        changed = db.execute(f"{STEP} WHERE id = ? AND version = ? AND state = 'running'", (task_id, seen_version))
+    return changed.rowcount == 1
+
+
+@right("2.2")
+def with_a_cursor(db, task_id, seen_version):
+    cursor = db.cursor()
+    cursor.execute(
+        "UPDATE tasks SET step = step + 1, version = :next WHERE id = :id AND version = :seen AND state = 'running'",
+        {"next": seen_version + 1, "id": task_id, "seen": seen_version},
+    )
+    db.commit()
+    return cursor.rowcount > 0
+
+
+@wrong("2.2", READ_AGAIN)
+def reads_the_version_again(db, task_id, seen_version):
+    (version,) = db.execute("SELECT version FROM tasks WHERE id = ?", (task_id,)).fetchone()
+    with db:
+        changed = db.execute(f"{STEP} WHERE id = ? AND version = ? AND state = 'running'", (task_id, version))
+    return changed.rowcount == 1
+
+
+@wrong("2.2", READ_AGAIN)
+def no_version(db, task_id, seen_version):
+    with db:
+        changed = db.execute(f"{STEP} WHERE id = ? AND state = 'running'", (task_id,))
+    return changed.rowcount == 1
+
+
+@wrong("2.2", READ_AGAIN)
+def tries_until_it_fits(db, task_id, seen_version):
+    for version in range(seen_version, seen_version + 5):
+        with db:
+            changed = db.execute(f"{STEP} WHERE id = ? AND version = ? AND state = 'running'", (task_id, version))
+        if changed.rowcount == 1:
+            return True
+    return False
+
+
+@wrong("2.2", READ_AGAIN)
+def at_least_the_version(db, task_id, seen_version):
+    with db:
+        changed = db.execute(f"{STEP} WHERE id = ? AND version >= ? AND state = 'running'", (task_id, seen_version))
+    return changed.rowcount == 1
+
+
+@wrong("2.2", READ_AGAIN)
+def looks_and_then_writes(db, task_id, seen_version):
+    row = db.execute("SELECT version, state FROM tasks WHERE id = ?", (task_id,)).fetchone()
+    if row != (seen_version, "running"):
+        return False
+    with db:
+        db.execute(f"{STEP} WHERE id = ?", (task_id,))
+    return True
+
+
+@wrong("2.2", "The law that broke, must_be_refused:", "A task that does not run")
+def no_state(db, task_id, seen_version):
+    with db:
+        changed = db.execute(f"{STEP} WHERE id = ? AND version = ?", (task_id, seen_version))
+    return changed.rowcount == 1
+
+
+@wrong("2.2", "The law that broke, says_what_it_did:")
+def commit_forgotten(db, task_id, seen_version):
+    changed = db.execute(f"{STEP} WHERE id = ? AND version = ? AND state = 'running'", (task_id, seen_version))
+    return changed.rowcount == 1
+
+
+@wrong("2.2", "The law that broke, says_what_it_did:")
+def always_yes(db, task_id, seen_version):
+    with db:
+        db.execute(f"{STEP} WHERE id = ? AND version = ? AND state = 'running'", (task_id, seen_version))
+    return True
+
+
+@wrong("2.2", "The law that broke, every_change_has_its_version:")
+def version_stays(db, task_id, seen_version):
+    with db:
+        changed = db.execute(
+            "UPDATE tasks SET step = step + 1 WHERE id = ? AND version = ? AND state = 'running'",
+            (task_id, seen_version),
+        )
+    return changed.rowcount == 1
+
+
+@wrong("2.2", "The law that broke, leaves_others_alone:")
+def every_task_of_that_version(db, task_id, seen_version):
+    with db:
+        changed = db.execute(f"{STEP} WHERE version = ? AND state = 'running'", (seen_version,))
+    return changed.rowcount > 0

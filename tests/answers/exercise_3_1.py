@@ -1,0 +1,149 @@
+"""Exercise 3.1: take over from a worker whose lease has run out."""
+
+import time
+
+from answers import right, wrong
+
+TAKE = "UPDATE tasks SET lease_owner = ?, lease_expires_at = ?, lease_token = lease_token + 1, version = version + 1"
+EXPIRED = "WHERE id = ? AND state = 'running' AND lease_expires_at <= ?"
+HELD = "The law that broke, only_the_current_token:"
+
+
+@right("3.1")
+def returning_the_token(db, task_id, worker, now, lease_seconds):
+    with db:
+        row = db.execute(
+            f"{TAKE} {EXPIRED} RETURNING lease_token", (worker, now + lease_seconds, task_id, now)
+        ).fetchone()
+    return None if row is None else row[0]
+
+
+@right("3.1")
+def read_back_in_the_same_transaction(db, task_id, worker, now, lease_seconds):
+    try:
+        if db.execute(f"{TAKE} {EXPIRED}", (worker, now + lease_seconds, task_id, now)).rowcount == 0:
+            return None
+        (token,) = db.execute("SELECT lease_token FROM tasks WHERE id = ?", (task_id,)).fetchone()
+        return token
+    finally:
+        db.commit()
+
+
+@wrong("3.1", HELD, "task-1, which")
+def no_expiry(db, task_id, worker, now, lease_seconds):
+    with db:
+        sql = f"{TAKE} WHERE id = ? AND state = 'running' RETURNING lease_token"
+        row = db.execute(sql, (worker, now + lease_seconds, task_id)).fetchone()
+    return None if row is None else row[0]
+
+
+@wrong("3.1", HELD)
+def expiry_turned_round(db, task_id, worker, now, lease_seconds):
+    with db:
+        sql = f"{TAKE} WHERE id = ? AND state = 'running' AND lease_expires_at >= ? RETURNING lease_token"
+        row = db.execute(sql, (worker, now + lease_seconds, task_id, now)).fetchone()
+    return None if row is None else row[0]
+
+
+@wrong("3.1", HELD)
+def a_clock_of_its_own(db, task_id, worker, now, lease_seconds):
+    with db:
+        sql = f"{TAKE} {EXPIRED} RETURNING lease_token"
+        row = db.execute(sql, (worker, now + lease_seconds, task_id, time.time())).fetchone()
+    return None if row is None else row[0]
+
+
+@wrong("3.1", HELD, "which is not a new one")
+def the_old_token(db, task_id, worker, now, lease_seconds):
+    with db:
+        sql = (
+            "UPDATE tasks SET lease_owner = ?, lease_expires_at = ?, version = version + 1 "
+            f"{EXPIRED} RETURNING lease_token"
+        )
+        row = db.execute(sql, (worker, now + lease_seconds, task_id, now)).fetchone()
+    return None if row is None else row[0]
+
+
+@wrong("3.1", "The law that broke, tells_its_token:")
+def told_the_token_before(db, task_id, worker, now, lease_seconds):
+    with db:
+        sql = f"{TAKE} {EXPIRED} RETURNING lease_token - 1"
+        row = db.execute(sql, (worker, now + lease_seconds, task_id, now)).fetchone()
+    return None if row is None else row[0]
+
+
+@wrong("3.1", "The law that broke, tells_its_token:")
+def true_for_the_token(db, task_id, worker, now, lease_seconds):
+    with db:
+        return db.execute(f"{TAKE} {EXPIRED}", (worker, now + lease_seconds, task_id, now)).rowcount == 1 or None
+
+
+@wrong("3.1", "The law that broke, lease_as_asked:", "until 30, where 60 was asked for")
+def lease_from_the_old_end(db, task_id, worker, now, lease_seconds):
+    with db:
+        sql = (
+            "UPDATE tasks SET lease_owner = ?, lease_expires_at = ?, lease_token = lease_token + 1, "
+            f"version = version + 1 {EXPIRED} RETURNING lease_token"
+        )
+        row = db.execute(sql, (worker, lease_seconds, task_id, now)).fetchone()
+    return None if row is None else row[0]
+
+
+@wrong("3.1", "The law that broke, lease_as_asked:")
+def owner_stays(db, task_id, worker, now, lease_seconds):
+    with db:
+        sql = (
+            "UPDATE tasks SET lease_expires_at = ?, lease_token = lease_token + 1, version = version + 1 "
+            f"{EXPIRED} RETURNING lease_token"
+        )
+        row = db.execute(sql, (now + lease_seconds, task_id, now)).fetchone()
+    return None if row is None else row[0]
+
+
+@wrong("3.1", "The law that broke, one_says_yes:", "Nobody was told yes")
+def a_second_too_late(db, task_id, worker, now, lease_seconds):
+    with db:
+        sql = f"{TAKE} WHERE id = ? AND state = 'running' AND lease_expires_at < ? RETURNING lease_token"
+        row = db.execute(sql, (worker, now + lease_seconds, task_id, now)).fetchone()
+    return None if row is None else row[0]
+
+
+@wrong("3.1", "The law that broke, says_what_it_did:")
+def commit_forgotten(db, task_id, worker, now, lease_seconds):
+    row = db.execute(f"{TAKE} {EXPIRED} RETURNING lease_token", (worker, now + lease_seconds, task_id, now)).fetchone()
+    return None if row is None else row[0]
+
+
+@wrong("3.1", HELD, "1 surprise (switch to worker-3)")
+def looks_and_then_takes(db, task_id, worker, now, lease_seconds):
+    row = db.execute("SELECT lease_expires_at, lease_token FROM tasks WHERE id = ?", (task_id,)).fetchone()
+    if row is None or row[0] is None or row[0] > now:
+        return None
+    with db:
+        db.execute(
+            "UPDATE tasks SET lease_owner = ?, lease_expires_at = ?, lease_token = ?, version = version + 1 "
+            "WHERE id = ? AND state = 'running'",
+            (worker, now + lease_seconds, row[1] + 1, task_id),
+        )
+    return row[1] + 1
+
+
+@wrong("3.1", "The law that broke, every_change_has_its_version:")
+def version_stays(db, task_id, worker, now, lease_seconds):
+    with db:
+        sql = (
+            "UPDATE tasks SET lease_owner = ?, lease_expires_at = ?, lease_token = lease_token + 1 "
+            f"{EXPIRED} RETURNING lease_token"
+        )
+        row = db.execute(sql, (worker, now + lease_seconds, task_id, now)).fetchone()
+    return None if row is None else row[0]
+
+
+@wrong("3.1", "The law that broke, leaves_others_alone:")
+def whatever_has_expired(db, task_id, worker, now, lease_seconds):
+    with db:
+        rows = db.execute(
+            f"{TAKE} WHERE state = 'running' AND lease_expires_at <= ? RETURNING lease_token",
+            (worker, now + lease_seconds, now),
+        ).fetchall()
+    return rows[0][0] if rows else None

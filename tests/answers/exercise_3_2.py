@@ -1,0 +1,109 @@
+"""Exercise 3.2: finish a task that is still one's own."""
+
+from answers import right, wrong
+
+DONE = "UPDATE tasks SET state = 'succeeded', version = version + 1, lease_owner = NULL, lease_expires_at = NULL"
+ZOMBIE = "The law that broke, only_the_current_token:"
+ANYWAY = "The law that broke, must_be_refused:"
+
+
+@right("3.2")
+def one_update(db, task_id, token):
+    with db:
+        changed = db.execute(f"{DONE} WHERE id = ? AND state = 'running' AND lease_token = ?", (task_id, token))
+    return changed.rowcount == 1
+
+
+@right("3.2")
+def returning(db, task_id, token):
+    with db:
+        rows = db.execute(
+            f"{DONE} WHERE id = ? AND lease_token = ? AND state = 'running' RETURNING id", (task_id, token)
+        ).fetchall()
+    return len(rows) == 1
+
+
+@wrong("3.2", ZOMBIE, "1 surprise (pause)")
+def no_token(db, task_id, token):
+    with db:
+        changed = db.execute(f"{DONE} WHERE id = ? AND state = 'running'", (task_id,))
+    return changed.rowcount == 1
+
+
+@wrong("3.2", ANYWAY)
+def at_most_the_token(db, task_id, token):
+    with db:
+        changed = db.execute(f"{DONE} WHERE id = ? AND state = 'running' AND lease_token <= ?", (task_id, token))
+    return changed.rowcount == 1
+
+
+@wrong("3.2", ZOMBIE)
+def at_least_the_token(db, task_id, token):
+    with db:
+        changed = db.execute(f"{DONE} WHERE id = ? AND state = 'running' AND lease_token >= ?", (task_id, token))
+    return changed.rowcount == 1
+
+
+@wrong("3.2", ZOMBIE)
+def checked_before(db, task_id, token):
+    row = db.execute("SELECT lease_token FROM tasks WHERE id = ? AND state = 'running'", (task_id,)).fetchone()
+    if row != (token,):
+        return False
+    with db:
+        db.execute(f"{DONE} WHERE id = ?", (task_id,))
+    return True
+
+
+@wrong("3.2", ANYWAY)
+def no_state(db, task_id, token):
+    with db:
+        changed = db.execute(f"{DONE} WHERE id = ? AND lease_token = ?", (task_id, token))
+    return changed.rowcount == 1
+
+
+@wrong("3.2", "The law that broke, leaves_others_alone:")
+def no_id(db, task_id, token):
+    with db:
+        changed = db.execute(f"{DONE} WHERE state = 'running' AND lease_token = ?", (token,))
+    return changed.rowcount > 0
+
+
+@wrong("3.2", "The law that broke, settled_in_the_end:")
+def commit_forgotten(db, task_id, token):
+    changed = db.execute(f"{DONE} WHERE id = ? AND state = 'running' AND lease_token = ?", (task_id, token))
+    return changed.rowcount == 1
+
+
+@wrong("3.2", "The law that broke, every_change_has_its_version:")
+def version_stays(db, task_id, token):
+    with db:
+        changed = db.execute(
+            "UPDATE tasks SET state = 'succeeded', lease_owner = NULL, lease_expires_at = NULL "
+            "WHERE id = ? AND state = 'running' AND lease_token = ?",
+            (task_id, token),
+        )
+    return changed.rowcount == 1
+
+
+@wrong("3.2", "The law that broke, says_so:")
+def return_forgotten(db, task_id, token):
+    with db:
+        db.execute(f"{DONE} WHERE id = ? AND state = 'running' AND lease_token = ?", (task_id, token))
+
+
+@wrong("3.2", "The law that broke, says_so:", "1 surprise (pause)")
+def always_yes(db, task_id, token):
+    with db:
+        db.execute(f"{DONE} WHERE id = ? AND state = 'running' AND lease_token = ?", (task_id, token))
+    return True
+
+
+@wrong("3.2", "The law that broke, no_worker_breaks:", "ended with IntegrityError")
+def lease_stays(db, task_id, token):
+    with db:
+        changed = db.execute(
+            "UPDATE tasks SET state = 'succeeded', version = version + 1 "
+            "WHERE id = ? AND state = 'running' AND lease_token = ?",
+            (task_id, token),
+        )
+    return changed.rowcount == 1

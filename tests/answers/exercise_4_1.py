@@ -1,0 +1,141 @@
+"""Exercise 4.1: a checkpoint, result and step in one transaction."""
+
+from answers import right, wrong
+
+STEP = "UPDATE tasks SET step = step + 1, version = version + 1"
+MINE = "WHERE id = ? AND state = 'running' AND lease_token = ?"
+RESULT = "UPDATE operations SET status = 'done', result_ref = ? WHERE operation_id = ? AND status = 'pending'"
+TORN = "The law that broke, result_and_step_in_one_commit:"
+ANYWAY = "The law that broke, must_be_refused:"
+ZOMBIE = "The law that broke, only_the_current_token:"
+
+
+@right("4.1")
+def the_task_first(db, task_id, token, operation_id, result):
+    pending = "AND EXISTS (SELECT 1 FROM operations WHERE operation_id = ? AND status = 'pending')"
+    with db:
+        if db.execute(f"{STEP} {MINE} {pending}", (task_id, token, operation_id)).rowcount == 0:
+            return False
+        db.execute(RESULT, (result, operation_id))
+    return True
+
+
+@right("4.1")
+def rolled_back_where_it_does_not_fit(db, task_id, token, operation_id, result):
+    recorded = db.execute(RESULT, (result, operation_id)).rowcount
+    stepped = db.execute(f"{STEP} {MINE}", (task_id, token)).rowcount
+    if recorded == 1 and stepped == 1:
+        db.commit()
+        return True
+    db.rollback()
+    return False
+
+
+@wrong("4.1", TORN)
+def two_transactions(db, task_id, token, operation_id, result):
+    with db:
+        changed = db.execute(f"{STEP} {MINE}", (task_id, token)).rowcount
+    if changed:
+        with db:
+            db.execute(RESULT, (result, operation_id))
+    return bool(changed)
+
+
+@wrong("4.1", TORN)
+def result_first_and_alone(db, task_id, token, operation_id, result):
+    with db:
+        if db.execute(RESULT, (result, operation_id)).rowcount == 0:
+            return False
+    with db:
+        return db.execute(f"{STEP} {MINE}", (task_id, token)).rowcount == 1
+
+
+@wrong("4.1", TORN)
+def result_whoever_holds_the_task(db, task_id, token, operation_id, result):
+    with db:
+        db.execute(RESULT, (result, operation_id))
+        return db.execute(f"{STEP} {MINE}", (task_id, token)).rowcount == 1
+
+
+@wrong("4.1", ZOMBIE)
+def no_token(db, task_id, token, operation_id, result):
+    with db:
+        if db.execute(RESULT, (result, operation_id)).rowcount == 0:
+            return False
+        return db.execute(f"{STEP} WHERE id = ? AND state = 'running'", (task_id,)).rowcount == 1
+
+
+@wrong("4.1", ANYWAY)
+def no_state(db, task_id, token, operation_id, result):
+    with db:
+        if db.execute(f"{STEP} WHERE id = ? AND lease_token = ?", (task_id, token)).rowcount == 0:
+            return False
+        if db.execute(RESULT, (result, operation_id)).rowcount == 0:
+            db.rollback()
+            return False
+    return True
+
+
+@wrong("4.1", TORN)
+def step_without_a_result(db, task_id, token, operation_id, result):
+    with db:
+        return db.execute(f"{STEP} {MINE}", (task_id, token)).rowcount == 1
+
+
+@wrong("4.1", TORN)
+def result_without_a_step(db, task_id, token, operation_id, result):
+    with db:
+        return db.execute(RESULT, (result, operation_id)).rowcount == 1
+
+
+@wrong("4.1", ANYWAY)
+def a_second_result(db, task_id, token, operation_id, result):
+    with db:
+        if db.execute(f"{STEP} {MINE}", (task_id, token)).rowcount == 0:
+            return False
+        db.execute(
+            "UPDATE operations SET status = 'done', result_ref = ? WHERE operation_id = ?", (result, operation_id)
+        )
+    return True
+
+
+@wrong("4.1", "The law that broke, every_change_has_its_version:")
+def version_stays(db, task_id, token, operation_id, result):
+    with db:
+        if db.execute(f"UPDATE tasks SET step = step + 1 {MINE}", (task_id, token)).rowcount == 0:
+            return False
+        db.execute(RESULT, (result, operation_id))
+    return True
+
+
+@wrong("4.1", "The law that broke, committed_when_told:")
+def commit_forgotten(db, task_id, token, operation_id, result):
+    if db.execute(f"{STEP} {MINE}", (task_id, token)).rowcount == 0:
+        return False
+    db.execute(RESULT, (result, operation_id))
+    return True
+
+
+@wrong("4.1", "The law that broke, keeps_the_result:")
+def only_that_it_is_done(db, task_id, token, operation_id, result):
+    with db:
+        if db.execute(f"{STEP} {MINE}", (task_id, token)).rowcount == 0:
+            return False
+        db.execute(RESULT, ("done", operation_id))
+    return True
+
+
+@wrong("4.1", TORN)
+def every_operation_of_the_task(db, task_id, token, operation_id, result):
+    with db:
+        if db.execute(f"{STEP} {MINE}", (task_id, token)).rowcount == 0:
+            return False
+        db.execute("UPDATE operations SET status = 'done', result_ref = ? WHERE task_id = ?", (result, task_id))
+    return True
+
+
+@wrong("4.1", "The law that broke, checkpoint_says_so:")
+def return_forgotten(db, task_id, token, operation_id, result):
+    with db:
+        if db.execute(f"{STEP} {MINE}", (task_id, token)).rowcount:
+            db.execute(RESULT, (result, operation_id))

@@ -1,0 +1,96 @@
+"""Exercise 5.1: the key of an operation, from all that a worker knows when it sends."""
+
+import hashlib
+import json
+import uuid
+
+from answers import right, wrong
+
+AFTER_REFUND = "The smallest run that breaks it has one crash, after send task-1/refund:"
+DOUBLED = "The law that broke, no_second_effect:"
+AT_ONCE = "It fails even without a crash:"
+LOST = "The law that broke, success_means_done:"
+
+
+@right("5.1")
+def operation_id(task_id, operation, attempt, request, now):
+    return f"{task_id}/{operation}"
+
+
+@right("5.1")
+def digest_of_both(task_id, operation, attempt, request, now):
+    return hashlib.sha256(json.dumps([task_id, operation]).encode()).hexdigest()
+
+
+@right("5.1")
+def uuid_of_both(task_id, operation, attempt, request, now):
+    return str(uuid.uuid5(uuid.NAMESPACE_URL, f"{operation}@{task_id}"))
+
+
+@right("5.1")
+def with_the_body_that_never_changes(task_id, operation, attempt, request, now):
+    body = hashlib.sha256(json.dumps(request, sort_keys=True).encode()).hexdigest()
+    return f"{task_id}/{operation}/{body}"
+
+
+@wrong("5.1", AFTER_REFUND, DOUBLED)
+def attempt_in_the_key(task_id, operation, attempt, request, now):
+    return f"{task_id}/{operation}/{attempt}"
+
+
+@wrong("5.1", AFTER_REFUND, DOUBLED)
+def time_in_the_key(task_id, operation, attempt, request, now):
+    return f"{task_id}/{operation}@{now}"
+
+
+@wrong("5.1", AFTER_REFUND, DOUBLED)
+def minute_in_the_key(task_id, operation, attempt, request, now):
+    return f"{task_id}/{operation}@{int(now // 60)}"
+
+
+@wrong("5.1", AFTER_REFUND, DOUBLED)
+def new_for_every_call(task_id, operation, attempt, request, now):
+    return str(uuid.uuid4())
+
+
+@wrong("5.1", AFTER_REFUND, DOUBLED)
+def hash_of_the_process(task_id, operation, attempt, request, now):
+    return str(hash((task_id, operation)))
+
+
+REMEMBERED: dict[tuple[str, str], str] = {}
+
+
+@wrong("5.1", AFTER_REFUND, DOUBLED)
+def remembered_in_memory(task_id, operation, attempt, request, now):
+    return REMEMBERED.setdefault((task_id, operation), str(uuid.uuid4()))
+
+
+@wrong("5.1", AT_ONCE, LOST)
+def name_alone(task_id, operation, attempt, request, now):
+    return operation
+
+
+@wrong("5.1", AT_ONCE, LOST, "the same key came with another body")
+def task_alone(task_id, operation, attempt, request, now):
+    return task_id
+
+
+@wrong("5.1", AT_ONCE, LOST)
+def digest_of_the_body(task_id, operation, attempt, request, now):
+    return hashlib.sha256(json.dumps(request, sort_keys=True).encode()).hexdigest()
+
+
+@wrong("5.1", AT_ONCE, LOST)
+def name_and_customer(task_id, operation, attempt, request, now):
+    return f"{operation}/{request['customer']}"
+
+
+@wrong("5.1", "attempt 1, it returned an object of type tuple. A key is text, and not empty.")
+def a_tuple(task_id, operation, attempt, request, now):
+    return task_id, operation
+
+
+@wrong("5.1", "it returned None (is a return missing?).")
+def nothing(task_id, operation, attempt, request, now):
+    print(f"{task_id}/{operation}")

@@ -14,7 +14,6 @@ from labkit.course.trials import Trial
 from labkit.course.verdicts import as_html
 from labkit.errors import LabError
 
-CHECK_SECONDS = 10.0
 WIDTH = 96
 """Characters a line: what the page of a notebook has room for on a projector."""
 
@@ -97,14 +96,14 @@ class CheckResult:
         return {"text/plain": str(self), "text/html": as_html(self)}
 
 
-def check(number: str, answer: Callable[..., Any], seconds: float = CHECK_SECONDS) -> CheckResult:
+def check(number: str, answer: Callable[..., Any], seconds: float | None = None) -> CheckResult:
     """Try an answer in every way that its exercise knows, and note the result in the student's journal.
 
     Args:
         number: the exercise, such as `0.1`.
         answer: the student's function. It runs in child processes, so nothing that it does reaches this one. That
             guards against accidents; whoever wants to fool a check of their own can.
-        seconds: how long it may run.
+        seconds: how long it may run; by default as long as the exercise gives it, mostly 10.
 
     Returns:
         The result; it is never an exception, whatever the answer does, and comes within about `seconds`.
@@ -114,7 +113,9 @@ def check(number: str, answer: Callable[..., Any], seconds: float = CHECK_SECOND
     """
     asked = exercise(number)
     try:
-        result = CheckResult(asked.number, True, asked.trial(Submission(answer, seconds)))
+        result = CheckResult(
+            asked.number, True, asked.trial(Submission(answer, asked.seconds if seconds is None else seconds))
+        )
     except NotAttempted:
         return CheckResult(asked.number, False)
     except Unfit as unfit:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from typing import Any
 
 from labkit.explore.bench import acquires
@@ -97,11 +97,11 @@ def _answers(run: SqlRun, what: str) -> list[tuple[str, Any]]:
     return [(one.worker, one.value) for one in run.log if isinstance(one, Said) and one.what == what]
 
 
-def one_call(*more: SqlLaw) -> dict[str, Callable[..., str]]:
+def one_call(*more: SqlLaw) -> Mapping[str, SqlLaw]:
     """The laws of a function that tries one change and says whether it was granted."""
-    return dict(named(*CLAIM_LAWS, leaves_others_alone, *more))
+    return named(*CLAIM_LAWS, leaves_others_alone, *more)
 
 
-def refusals() -> dict[str, Callable[..., str]]:
+def refusals() -> Mapping[str, SqlLaw]:
     """The laws of a call that must be refused."""
-    return dict(named(must_be_refused, says_what_it_did))
+    return named(must_be_refused, says_what_it_did)

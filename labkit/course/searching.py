@@ -19,6 +19,7 @@ from labkit.explore.exploration import told
 from labkit.explore.scenario import Scenario
 from labkit.explore.search import explore
 from labkit.explore.sqlworld import SqlWorld
+from labkit.explore.world import Played
 from labkit.runs import Moment, Run, database_view
 
 SEARCH_SECONDS = 60.0
@@ -140,15 +141,7 @@ def _noticing_stubs(answer: Answer, reached: list[bool]) -> Answer:
 
 def _failure(scenario: Scenario, schedule: Schedule) -> dict[str, Any]:
     """Play the smallest failing schedule once more and keep what there was to see."""
-    with closing(scenario.open()) as world:
-        played, seen = world.watch(schedule, "")
-        moments = seen.moments if isinstance(seen, Run) else seen
-        steps = [_step(moment) for moment in moments]
-        if isinstance(seen, Run):
-            steps.append(Step("", "the end", "", database_view(seen.task), dict(seen.effects)))
-        elif isinstance(world, SqlWorld):
-            database, ledger = world.last_look()
-            steps.append(Step("", "the end", "", database, dict(ledger)))
+    played, steps = _watched(scenario, schedule)
     law = scenario.laws.get(played.law)
     return {
         "law": played.law,
@@ -158,6 +151,24 @@ def _failure(scenario: Scenario, schedule: Schedule) -> dict[str, Any]:
         "steps": [vars(step) for step in steps],
         "capsule": capsule_of(scenario, played).to_json(),
     }
+
+
+def as_steps(scenario: Scenario, schedule: Schedule) -> list[Step]:
+    """Play a schedule and return what there was to see at every crossing, and at the end."""
+    return _watched(scenario, schedule)[1]
+
+
+def _watched(scenario: Scenario, schedule: Schedule) -> tuple[Played, list[Step]]:
+    with closing(scenario.open()) as world:
+        played, seen = world.watch(schedule, "")
+        moments = seen.moments if isinstance(seen, Run) else seen
+        steps = [_step(moment) for moment in moments]
+        if isinstance(seen, Run):
+            steps.append(Step("", "the end", "", database_view(seen.task), dict(seen.effects)))
+        elif isinstance(world, SqlWorld):
+            database, ledger = world.last_look()
+            steps.append(Step("", "the end", "", database, dict(ledger)))
+        return played, steps
 
 
 def _step(moment: Moment) -> Step:

@@ -5,12 +5,24 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from labkit.course.exercises import MAX_HINTS, Exercise
-from labkit.course.lessons import claim, crash, lease, reconcile, replay, start, states
+from labkit.course.lessons import (
+    capstone,
+    claim,
+    compensation,
+    crash,
+    lease,
+    outbox,
+    reconcile,
+    replay,
+    retry,
+    start,
+    states,
+)
 from labkit.errors import InvalidInput
 
 EXERCISES: Mapping[str, Exercise] = {
     exercise.number: exercise
-    for lesson in (start, states, claim, lease, crash, replay, reconcile)
+    for lesson in (start, states, claim, lease, crash, replay, reconcile, retry, outbox, compensation, capstone)
     for exercise in lesson.EXERCISES
 }
 _given: dict[str, int] = {}

@@ -1,0 +1,208 @@
+"""Lesson 09: cancelling stops, compensating makes up, and undo is work of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from itertools import permutations, product
+from typing import Any
+
+from labkit.agent import plan
+from labkit.course.exercises import Exercise
+from labkit.course.lessons.reconcile import HINTS
+from labkit.course.searching import Answer, Search, Setting
+from labkit.course.submission import Submission, Unfit, what_it_did
+from labkit.course.trials import WIDTH, Trial
+from labkit.explore.scenario import Scenario
+from labkit.explore.world import TaskScenario
+from labkit.policies import BY_CAPABILITY
+from labkit.remote import Capabilities
+from labkit.show.tables import TextTable
+from labkit.states import Direction
+from labkit.store import TaskStore
+from labkit.wire import Remote
+from labkit.worker import Worker
+
+Row = dict[str, Any]
+NAMES = ("refund", "update_ticket", "send_email")
+BOTH = Capabilities(idempotency_keys=True, status_query=True)
+
+
+def situations() -> list[list[Row]]:
+    """Operations as they may stand when somebody wants them undone, in the order of their rows."""
+    found = []
+    standings = ("done", "pending", "in doubt")
+    for standing in product(standings, repeat=3):
+        if standing != tuple(sorted(standing, key=("done", "in doubt", "pending").index)):
+            continue  # one after the other: nothing is done behind what is not
+        if standing.count("in doubt") > 1:
+            continue
+        for order in permutations(range(3)):
+            found.append([_row(place, standing[place]) for place in order])
+    return found
+
+
+def _row(place: int, standing: str) -> Row:
+    return {
+        "operation_id": f"task-1/{NAMES[place]}",
+        "name": NAMES[place],
+        "position": place,
+        "status": "done" if standing == "done" else "pending",
+        "in_doubt": int(standing == "in doubt"),
+        "undo_request": plan()[place].undo_request,
+    }
+
+
+def right_plan(operations: list[Row]) -> list[tuple[str, Row | None]]:
+    """What must be done to make up for what was done; nothing while anything is in doubt."""
+    if any(one["in_doubt"] for one in operations):
+        return []
+    done = sorted((one for one in operations if one["status"] == "done"), key=lambda one: -one["position"])
+    return [(f"{one['operation_id']}/undo", one["undo_request"]) for one in done]
+
+
+def told_plans(answer: Callable[[list[Row]], Any]) -> list[list[tuple[str, Row | None]]]:
+    """Ask an answer for its plan in every situation.
+
+    Raises:
+        Unfit: it raised something, or returned no list of pairs.
+    """
+    told = []
+    for operations in situations():
+        asked = f"With {_standing(operations)} it"
+        try:
+            found = list(answer([dict(one) for one in operations]))
+        except NotImplementedError:
+            raise
+        except (Exception, SystemExit) as error:  # whatever a student's code raises is an answer to the check
+            raise Unfit(f"{asked} {what_it_did(error)}.") from None
+        for one in found:
+            if not isinstance(one, tuple | list) or len(one) != 2 or not isinstance(one[0], str):
+                raise Unfit(f"{asked} returned something else than pairs (operation id, request or None).")
+        told.append([(str.__str__(one[0]), one[1]) for one in found])
+    return told
+
+
+def try_plans(submission: Submission) -> Trial:
+    """Compare a student's plan with the right one in every situation, the fewest operations first."""
+    every = situations()
+    told = [[(one[0], one[1]) for one in plan] for plan in submission.run(told_plans)]
+    cases = sorted(zip(every, told, strict=True), key=lambda case: len(right_plan(case[0])))
+    for tried, (operations, found) in enumerate(cases, start=1):
+        broken = _wrong_plan(operations, found)
+        if broken is not None:
+            law, how = broken
+            row = (_standing(operations).replace(", ", "\n"), _listed(found), _listed(right_plan(operations)))
+            return Trial(
+                False,
+                tried,
+                run=f"with {_standing(operations)}",
+                story=TextTable(("the database says", "your plan", "right"), (row,), width=WIDTH),
+                law=law,
+                broke=f"{PLAN_LAWS[law]} {how}",
+                hint=PLAN_HINTS[law],
+            )
+    return Trial(True, len(every), shown=(f"{len(every)} situations of three operations, in every order of the rows",))
+
+
+PLAN_LAWS = {
+    "nothing_in_doubt": "While anything is in doubt, nothing is undone.",
+    "only_what_was_done": "Only what was done is undone, and all of it is on the list.",
+    "undone_in_order": "Last done, first undone.",
+    "own_operation_id": "An undo is an operation of its own, with an id of its own.",
+    "what_cannot_be_undone": "What cannot be undone stands on the list without a request.",
+}
+PLAN_HINTS = {
+    "nothing_in_doubt": "Settle first: what may yet turn out done would be left out.",
+    "only_what_was_done": "Which status has an operation that happened?",
+    "undone_in_order": "Sort by position, backwards; rows come in any order.",
+    "own_operation_id": "The operation's own id is taken, and so is its key: put /undo behind it.",
+    "what_cannot_be_undone": "Keep the pair and give None for its request, so that it is on record.",
+}
+
+
+def _wrong_plan(operations: list[Row], found: list[tuple[str, Row | None]]) -> tuple[str, str] | None:
+    right = right_plan(operations)
+    if found == right:
+        return None
+    if found and any(one["in_doubt"] for one in operations):
+        return "nothing_in_doubt", f"{found[0][0]} is planned all the same."
+    if sorted(_undone(name) for name, _ in found) != sorted(_undone(name) for name, _ in right):
+        return "only_what_was_done", f"{len(found)} are planned, and {len(right)} were done."
+    if [_undone(name) for name, _ in found] != [_undone(name) for name, _ in right]:
+        return "undone_in_order", f"{found[0][0]} comes first."
+    own = next((name for (name, _), (wanted, _) in zip(found, right, strict=True) if name != wanted), None)
+    if own is not None:
+        return "own_operation_id", f"{own} is planned; {_undone(own)}/undo is its id."
+    name, request = next(one for one, wanted in zip(found, right, strict=True) if one != wanted)
+    return "what_cannot_be_undone", f"{name} has the request {request!r}."
+
+
+def _undone(operation_id: str) -> str:
+    return "/".join(operation_id.split("/")[:2])
+
+
+def _standing(operations: list[Row]) -> str:
+    words = ("in doubt" if one["in_doubt"] else one["status"] for one in operations)
+    return ", ".join(f"{one['name']} {word}" for one, word in zip(operations, words, strict=True))
+
+
+def _listed(pairs: list[tuple[str, Row | None]]) -> str:
+    return "\n".join(f"{name}: {'None' if request is None else 'a request'}" for name, request in pairs) or "nothing"
+
+
+def compensating(allowed: frozenset[str], answer: Answer) -> Scenario:
+    """The lab's worker carries out the task; once a person wants it undone, a student's function takes over."""
+
+    def works(task_id: str, store: TaskStore, remotes: Mapping[str, Remote]) -> Any:
+        if store.get(task_id).direction is Direction.UNDO:
+            return answer(task_id, store, remotes)
+        return Worker(store, remotes, BY_CAPABILITY, talks=False).run(task_id)
+
+    operations = tuple(plan()[:2])
+    remotes = {one.remote: BOTH for one in operations}
+    return TaskScenario(works, operations, remotes, allowed=allowed, compensate=True)
+
+
+UNDOING = frozenset({"cancel", "crash"})
+LOSING = frozenset({"cancel", "refused", "request_lost", "response_lost", "late"})
+
+EXERCISES = (
+    Exercise(
+        "9.1",
+        "a plan for undoing",
+        try_plans,
+        (
+            "Which operations are on the list, and in which order? What of one that cannot be undone?",
+            "Done ones, sorted by position backwards, each as (operation_id + '/undo', undo_request).",
+            "if any(one['in_doubt'] ...): return []; done = sorted(those that are done, key=position, reverse=True); "
+            "return [(one['operation_id'] + '/undo', one['undo_request']) for one in done].",
+        ),
+    ),
+    Exercise(
+        "9.2",
+        "compensate, crash or no crash",
+        Search(
+            (
+                Setting("a cancel, and workers that die", partial(compensating, UNDOING), 2),
+                Setting("a cancel, and a wire that loses", partial(compensating, LOSING), 2),
+            ),
+            {
+                **HINTS,
+                "undone_in_order": "Take task.next_operation: the plan is in its order already.",
+                "no_second_effect": "The same undo was sent twice. Its own operation id is its key: was it sent along?",
+                "settled_in_the_end": "The task is left lying. What must the next worker do about this state?",
+                "a_cancel_reverses_nothing": "Only a person asks for what is done to be undone.",
+            },
+        ),
+        (
+            "An undo is an operation like any other: intent, sending under its own key, checkpoint; it can crash too.",
+            "queued: claim; running or uncertain: take_over. In doubt: intend again and send under the same key, "
+            "then settle. Nothing left: store.compensated(lease).",
+            "Loop: operation = store.get(task_id).next_operation; None: compensated. intend, remotes[operation.remote]"
+            ".send(operation.id, operation.request, attempt.request_id, operation.id), checkpoint. OutcomeUnknown: "
+            "lose_track, then intend(lease, id, key_memory_seconds=86400), send, settle(lease, id, True, 'key', ref).",
+        ),
+        seconds=30.0,
+    ),
+)

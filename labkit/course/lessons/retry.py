@@ -1,0 +1,244 @@
+"""Lesson 07: what follows an error depends on what is known, and on facts that outlive the process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from labkit.course.exercises import Exercise
+from labkit.course.retry_loop import FACTS, LAWS, runs
+from labkit.course.submission import Submission, Unfit, what_it_did
+from labkit.course.trials import WIDTH, Trial
+from labkit.errors import NotSent, OutcomeUnknown, Refused, RemoteError
+from labkit.retries import Budget, Move, Then
+from labkit.show.tables import TextTable
+
+BUDGET = Budget()
+LONGEST_WAIT_SECONDS = 600.0
+FIRST = 1_000.0
+REMOTE, OPERATION = "payments", "task-1/refund"
+
+
+@dataclass(frozen=True)
+class Case:
+    """An error, when it came, and what must follow.
+
+    Args:
+        error: a name in `ERRORS`.
+        attempts: sendings so far.
+        age: seconds since the first of them.
+        kind: the right move.
+        law: the law that another one breaks.
+        wait: at least so many seconds until the next attempt.
+    """
+
+    error: str
+    attempts: int
+    age: float
+    kind: Then
+    law: str
+    wait: float = 0.0
+
+
+ERRORS: dict[str, Callable[[], RemoteError]] = {
+    "NotSent": lambda: NotSent(REMOTE, OPERATION, "the connection was refused"),
+    "OutcomeUnknown": lambda: OutcomeUnknown(REMOTE, OPERATION, "time-out: no answer came"),
+    "Refused, transient": lambda: Refused(REMOTE, OPERATION, "overloaded", "transient", 503),
+    "Refused, Retry-After 120": lambda: Refused(REMOTE, OPERATION, "slow down", "transient", 429, 120.0),
+    "Refused, Retry-After 4000": lambda: Refused(REMOTE, OPERATION, "closed", "transient", 503, 4000.0),
+    "Refused, permission": lambda: Refused(REMOTE, OPERATION, "forbidden", "permission", 403),
+    "Refused, invalid": lambda: Refused(REMOTE, OPERATION, "no such order", "invalid", 404),
+}
+MOVE_LAWS = {
+    "unknown_is_reconciled": "After an unknown outcome comes finding out, whatever the budget says.",
+    "hopeless_is_not_repeated": "What no repetition can help is not repeated.",
+    "within_budget": "Attempts and time stay within the budget.",
+    "not_given_up_too_early": "What may succeed later is tried again while attempts and time are left.",
+    "waits": "The next attempt comes later than now, and not before the remote wants it.",
+    "decides_alike": "The same facts lead to the same kind of move.",
+}
+MOVE_HINTS = {
+    "unknown_is_reconciled": "OutcomeUnknown is no failure: it may have been applied. Which kind finds out?",
+    "hopeless_is_not_repeated": "Look at error.category of a Refused: permission and invalid stay as they are.",
+    "within_budget": "Count attempts that were made, and compare the time of the next one with the first.",
+    "not_given_up_too_early": "NotSent, and Refused with the category transient, may go well next time.",
+    "waits": "error.retry_after_seconds, where there is one, is the least.",
+    "decides_alike": "Nothing but the four arguments may count; jitter moves `at`, never `kind`.",
+}
+_UNKNOWN, _HOPELESS, _BUDGET, _EARLY, _WAITS = list(MOVE_LAWS)[:5]
+CASES = (
+    Case("NotSent", 1, 0.0, Then.RETRY, _EARLY),
+    Case("Refused, transient", 1, 0.0, Then.RETRY, _EARLY),
+    Case("Refused, permission", 1, 0.0, Then.FAIL, _HOPELESS),
+    Case("Refused, invalid", 1, 0.0, Then.FAIL, _HOPELESS),
+    Case("OutcomeUnknown", 1, 0.0, Then.RECONCILE, _UNKNOWN),
+    Case("Refused, Retry-After 120", 1, 0.0, Then.RETRY, _EARLY, 120.0),
+    Case("NotSent", 4, 60.0, Then.RETRY, _EARLY),
+    Case("NotSent", 5, 60.0, Then.FAIL, _BUDGET),
+    Case("Refused, transient", 7, 60.0, Then.FAIL, _BUDGET),
+    Case("OutcomeUnknown", 5, 60.0, Then.RECONCILE, _UNKNOWN),
+    Case("NotSent", 2, 3600.0, Then.FAIL, _BUDGET),
+    Case("NotSent", 2, 9000.0, Then.FAIL, _BUDGET),
+    Case("OutcomeUnknown", 2, 9000.0, Then.RECONCILE, _UNKNOWN),
+    Case("Refused, Retry-After 4000", 1, 0.0, Then.FAIL, _BUDGET),
+    Case("Refused, Retry-After 120", 2, 3500.0, Then.FAIL, _BUDGET),
+)
+
+
+def told_moves(answer: Callable[..., Any]) -> list[tuple[str, float | None]]:
+    """Ask an answer for its move in every case.
+
+    Raises:
+        Unfit: it raised something, or returned no move.
+    """
+    told: list[tuple[str, float | None]] = []
+    for case in CASES:
+        asked = f"After {case.error} with {case.attempts} attempts, {case.age:g} s after the first, it"
+        try:
+            move = answer(ERRORS[case.error](), case.attempts, FIRST, FIRST + case.age)
+        except NotImplementedError:
+            raise
+        except (Exception, SystemExit) as error:  # whatever a student's code raises is an answer to the check
+            raise Unfit(f"{asked} {what_it_did(error)}.") from None
+        kinds = [str(kind) for kind in Then]
+        if not isinstance(move, Move) or str(move.kind) not in kinds:
+            raise Unfit(f"{asked} returned no Move of the kinds {', '.join(kinds)}.")
+        at = move.at
+        if at is not None and (isinstance(at, bool) or not isinstance(at, int | float)):
+            raise Unfit(f"{asked} returned a move at {type(at).__name__}; seconds of the clock are wanted, or None.")
+        told.append((str(move.kind), None if at is None else float(at)))
+    return told
+
+
+def try_moves(submission: Submission) -> Trial:
+    """Go through the cases, twice, in two processes."""
+    told, again = submission.run(told_moves), submission.run(told_moves, 2)
+    rows: list[tuple[str, ...]] = []
+    for number, (case, one, other) in enumerate(zip(CASES, told, again, strict=True), start=1):
+        wrong = _wrong_move(case, one, other)
+        facts = (case.error, str(case.attempts), f"{case.age:g} s")
+        rows.append((*facts, _move(one[0], one[1], case), f"{case.kind}  <- WRONG" if wrong else '"'))
+        if wrong is not None:
+            law, how = wrong
+            return Trial(
+                False,
+                number,
+                run=f"after {case.error} with {case.attempts} attempts, {case.age:g} s after the first",
+                story=TextTable(("error", "attempts", "first was", "your move", "right"), tuple(rows), width=WIDTH),
+                law=law,
+                broke=f"{MOVE_LAWS[law]} {how}",
+                hint=MOVE_HINTS[law],
+            )
+    shown = f"{len(CASES)} cases of errors, attempts and times, each asked in two processes"
+    return Trial(True, len(CASES), {"error": len(CASES)}, (shown,))
+
+
+def _move(kind: str, at: float | None, case: Case) -> str:
+    return kind if at is None else f"{kind} in {at - FIRST - case.age:.0f} s"
+
+
+def _wrong_move(case: Case, told: tuple[str, float | None], again: tuple[str, float | None]) -> tuple[str, str] | None:
+    kind, at = told
+    if kind != case.kind:
+        return case.law, f"Your move is {kind}; {case.kind} is the right one."
+    if kind != again[0]:
+        return "decides_alike", f"Asked again, it is {again[0]}."
+    if case.kind is not Then.RETRY:
+        return None
+    now = FIRST + case.age
+    if at is None or at <= now or at < now + case.wait:
+        wanted = f"at least {case.wait:g} s" if case.wait else "more than nothing"
+        return "waits", f"You wait {'no time' if at is None else f'{at - now:g} s'}; {wanted} is right."
+    if at - now > LONGEST_WAIT_SECONDS + case.wait:
+        return "not_given_up_too_early", f"You wait {at - now:g} s, which is longer than {LONGEST_WAIT_SECONDS:g} s."
+    return None
+
+
+def told_facts(answer: Callable[[], Any]) -> list[str]:
+    """Ask an answer for the facts that a loop forgets.
+
+    Raises:
+        Unfit: it raised something, or returned something else.
+    """
+    try:
+        told = answer()
+    except NotImplementedError:
+        raise
+    except (Exception, SystemExit) as error:  # whatever a student's code raises is an answer to the check
+        raise Unfit(f"It {what_it_did(error)}.") from None
+    if isinstance(told, str) or not isinstance(told, list | tuple | set | frozenset):
+        raise Unfit(f"It returned {type(told).__name__}; a list of names of columns is wanted.")
+    if not all(isinstance(name, str) for name in told):
+        raise Unfit("It returned something that is no list of names of columns.")
+    return sorted(set(told))
+
+
+def try_facts(submission: Submission) -> Trial:
+    """Play the loop with the named facts stored, through a crash behind every attempt."""
+    named = frozenset(submission.run(told_facts))
+    crashes = 0
+    for tried, loop in enumerate(runs(named & frozenset(FACTS)), start=1):
+        broken, crashes = loop.play(), crashes + bool(loop.crash_after)
+        if broken is not None:
+            return _forgot(tried, crashes, loop.story, *broken)
+    foreign = sorted(named - frozenset(FACTS))
+    if foreign:
+        return Trial(
+            False,
+            tried,
+            {"crash": crashes},
+            run=f"one name too many, {foreign[0]}",
+            story=TextTable(("what the loop keeps in memory",), tuple((name,) for name in FACTS), width=WIDTH),
+            law="only_what_it_forgets",
+            broke=f"Only what the loop itself keeps in memory is forgotten. {foreign[0]} is not among that.",
+            hint="Which names does the loop assign to, and which of them decide whether it sends again?",
+        )
+    shown = f"with {', '.join(FACTS)} stored, {tried} runs with {crashes} crashes keep every bound"
+    return Trial(True, tried, {"crash": crashes}, (shown,))
+
+
+def _forgot(tried: int, crashes: int, story: list[tuple[str, str, str, str]], law: str, how: str) -> Trial:
+    return Trial(
+        False,
+        tried,
+        {"crash": crashes},
+        run="with what you have named stored, and all else in memory",
+        story=TextTable(("who, when", "what happens", "the database says", "sent"), tuple(story), width=WIDTH),
+        law=law,
+        broke=f"{LAWS[law]} Here {how}.",
+        hint=FORGOTTEN[law],
+    )
+
+
+FORGOTTEN = {
+    "within_attempts": "The second process counts from nothing again.",
+    "within_time": "The second process does not know when all this began.",
+    "waits": "The second process does not know that it was to wait.",
+    "cancel_holds": "The second process was never told to stop.",
+}
+
+EXERCISES = (
+    Exercise(
+        "7.1",
+        "the next move after an error",
+        try_moves,
+        (
+            "Three kinds of knowing: not applied and worth another try; not applied and hopeless; nobody knows.",
+            "OutcomeUnknown: reconcile, always. Refused with permission or invalid: fail. The others: retry, if "
+            "attempts < 5 and the next attempt begins within 3600 s of the first.",
+            "at = now + max(min(60, 2 ** (attempts - 1)), error.retry_after_seconds or 0) for Refused; retry only if "
+            "attempts < 5 and at - first_attempt_at < 3600, else fail.",
+        ),
+    ),
+    Exercise(
+        "7.2",
+        "what this retry loop forgets at a restart",
+        try_facts,
+        (
+            "Restart it in your head after the second attempt. What does it believe then?",
+            "How often, since when, not before when, and whether at all: four columns of `tasks`.",
+            "attempts, first_attempt_at, next_run_at, cancel_requested.",
+        ),
+    ),
+)

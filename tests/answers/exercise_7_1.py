@@ -1,0 +1,134 @@
+"""Exercise 7.1: what follows an error."""
+
+import random
+
+from answers import right, wrong
+from labkit import Move, NotSent, OutcomeUnknown, Refused, Then
+
+MAX_ATTEMPTS, MAX_SECONDS = 5, 3600
+
+
+def wait(attempts, error):
+    asked = getattr(error, "retry_after_seconds", None) or 0
+    return max(min(60, 2 ** (attempts - 1)), asked)
+
+
+def within(attempts, first_attempt_at, at):
+    return attempts < MAX_ATTEMPTS and at - first_attempt_at < MAX_SECONDS
+
+
+def hopeless(error):
+    return isinstance(error, Refused) and error.category in ("permission", "invalid")
+
+
+@right("7.1")
+def branch_by_branch(error, attempts, first_attempt_at, now):
+    if isinstance(error, OutcomeUnknown):
+        return Move(Then.RECONCILE)
+    at = now + wait(attempts, error)
+    if hopeless(error) or not within(attempts, first_attempt_at, at):
+        return Move(Then.FAIL)
+    return Move(Then.RETRY, at)
+
+
+@right("7.1")
+def with_jitter(error, attempts, first_attempt_at, now):
+    if isinstance(error, OutcomeUnknown):
+        return Move(Then.RECONCILE)
+    least = getattr(error, "retry_after_seconds", None) or 0.1
+    at = now + least + random.random() * min(60, 2**attempts)
+    if hopeless(error) or attempts >= MAX_ATTEMPTS or now + least + 60 - first_attempt_at > MAX_SECONDS:
+        return Move(Then.FAIL)
+    return Move(Then.RETRY, at)
+
+
+@wrong("7.1", "The law that broke, unknown_is_reconciled:", "Your move is retry; reconcile is the right one.")
+def a_time_out_is_tried_again(error, attempts, first_attempt_at, now):
+    at = now + wait(attempts, error)
+    if hopeless(error) or not within(attempts, first_attempt_at, at):
+        return Move(Then.FAIL)
+    return Move(Then.RETRY, at)
+
+
+@wrong("7.1", "The law that broke, unknown_is_reconciled:", "Your move is fail")
+def a_time_out_is_a_failure(error, attempts, first_attempt_at, now):
+    at = now + wait(attempts, error)
+    if isinstance(error, OutcomeUnknown) or hopeless(error) or not within(attempts, first_attempt_at, at):
+        return Move(Then.FAIL)
+    return Move(Then.RETRY, at)
+
+
+@wrong("7.1", "The law that broke, unknown_is_reconciled:", "with 5 attempts, 60 s after the first")
+def budget_before_anything_else(error, attempts, first_attempt_at, now):
+    at = now + wait(attempts, error)
+    if not within(attempts, first_attempt_at, at):
+        return Move(Then.FAIL)
+    return branch_by_branch(error, attempts, first_attempt_at, now)
+
+
+@wrong("7.1", "The law that broke, hopeless_is_not_repeated:", "permission with 1 attempts")
+def forbidden_for_ever(error, attempts, first_attempt_at, now):
+    if isinstance(error, OutcomeUnknown):
+        return Move(Then.RECONCILE)
+    at = now + wait(attempts, error)
+    return Move(Then.RETRY, at) if within(attempts, first_attempt_at, at) else Move(Then.FAIL)
+
+
+@wrong("7.1", "The law that broke, within_budget:", "NotSent with 5 attempts")
+def one_attempt_too_many(error, attempts, first_attempt_at, now):
+    move = branch_by_branch(error, min(attempts, 4), first_attempt_at, now)
+    return move if attempts <= MAX_ATTEMPTS else Move(Then.FAIL)
+
+
+@wrong("7.1", "The law that broke, within_budget:", "3600 s after the first")
+def no_end_of_time(error, attempts, first_attempt_at, now):
+    return branch_by_branch(error, attempts, now, now)
+
+
+@wrong("7.1", "The law that broke, within_budget:", "Retry-After 4000")
+def only_the_present_is_compared(error, attempts, first_attempt_at, now):
+    if isinstance(error, OutcomeUnknown):
+        return Move(Then.RECONCILE)
+    if hopeless(error) or not within(attempts, first_attempt_at, now):
+        return Move(Then.FAIL)
+    return Move(Then.RETRY, now + wait(attempts, error))
+
+
+@wrong("7.1", "The law that broke, waits:", "You wait no time")
+def no_time_given(error, attempts, first_attempt_at, now):
+    move = branch_by_branch(error, attempts, first_attempt_at, now)
+    return Move(move.kind)
+
+
+@wrong("7.1", "The law that broke, waits:", "You wait 0 s")
+def at_once(error, attempts, first_attempt_at, now):
+    move = branch_by_branch(error, attempts, first_attempt_at, now)
+    return Move(move.kind, now)
+
+
+@wrong("7.1", "The law that broke, waits:", "at least 120 s is right")
+def deaf_to_the_remote(error, attempts, first_attempt_at, now):
+    move = branch_by_branch(error, attempts, first_attempt_at, now)
+    return Move(move.kind, None if move.at is None else now + 2**attempts)
+
+
+@wrong("7.1", "The law that broke, not_given_up_too_early:")
+def one_try_is_enough(error, attempts, first_attempt_at, now):
+    return Move(Then.RECONCILE if isinstance(error, OutcomeUnknown) else Then.FAIL)
+
+
+@wrong("7.1", "The law that broke, not_given_up_too_early:", "Refused, transient with 1 attempts")
+def a_refusal_is_final(error, attempts, first_attempt_at, now):
+    if isinstance(error, Refused):
+        return Move(Then.FAIL)
+    return branch_by_branch(error, attempts, first_attempt_at, now)
+
+
+@wrong("7.1", "returned no Move of the kinds retry, fail, reconcile.")
+def a_word_for_a_move(error, attempts, first_attempt_at, now):
+    return "retry" if isinstance(error, NotSent) else "fail"
+
+
+@wrong("7.1", "it raised AttributeError: 'NotSent' object has no attribute 'category'.")
+def every_error_has_a_category(error, attempts, first_attempt_at, now):
+    return Move(Then.RETRY, now + 1) if error.category == "transient" else Move(Then.FAIL)

@@ -1,0 +1,118 @@
+"""Exercise 8.1: a change and its message in one transaction."""
+
+from answers import right, wrong
+
+END = "UPDATE tasks SET state = 'succeeded', version = version + 1, lease_owner = NULL, lease_expires_at = NULL"
+MINE = "WHERE id = ? AND state = 'running' AND lease_token = ?"
+POST = (
+    "INSERT INTO outbox (message_id, task_id, topic, payload, created_at) "
+    "VALUES (:message_id, :task_id, :topic, :payload, :created_at)"
+)
+ANYWAY = "The law that broke, must_be_refused:"
+
+
+@right("8.1")
+def both_in_one(db, task_id, token, message):
+    with db:
+        if db.execute(f"{END} {MINE}", (task_id, token)).rowcount == 0:
+            return False
+        db.execute(POST, {"task_id": task_id, **message})
+    return True
+
+
+@right("8.1")
+def message_first_and_rolled_back(db, task_id, token, message):
+    (known,) = db.execute("SELECT count(*) FROM outbox WHERE message_id = ?", (message["message_id"],)).fetchone()
+    if known:
+        return False
+    db.execute(POST, message | {"task_id": task_id})
+    if db.execute(f"{END} {MINE}", (task_id, token)).rowcount == 1:
+        db.commit()
+        return True
+    db.rollback()
+    return False
+
+
+@wrong("8.1", "The law that broke, every_end_is_announced:", "1 surprise (crash)")
+def the_message_afterwards(db, task_id, token, message):
+    with db:
+        changed = db.execute(f"{END} {MINE}", (task_id, token)).rowcount
+    if changed:
+        with db:
+            db.execute(POST, {"task_id": task_id, **message})
+    return changed == 1
+
+
+@wrong("8.1", "The law that broke, announces_only_what_happened:")
+def the_message_before(db, task_id, token, message):
+    with db:
+        db.execute(POST.replace("INSERT", "INSERT OR IGNORE"), {"task_id": task_id, **message})
+    with db:
+        return db.execute(f"{END} {MINE}", (task_id, token)).rowcount == 1
+
+
+@wrong("8.1", "The law that broke, announces_only_what_happened:", "1 surprise (pause)")
+def the_message_whoever_ends_it(db, task_id, token, message):
+    with db:
+        changed = db.execute(f"{END} {MINE}", (task_id, token)).rowcount
+        db.execute(POST.replace("INSERT", "INSERT OR IGNORE"), {"task_id": task_id, **message})
+    return changed == 1
+
+
+@wrong("8.1", "The law that broke, every_end_is_announced:")
+def no_message(db, task_id, token, message):
+    with db:
+        return db.execute(f"{END} {MINE}", (task_id, token)).rowcount == 1
+
+
+@wrong("8.1", "The law that broke, only_the_current_token:")
+def no_token(db, task_id, token, message):
+    with db:
+        if db.execute(f"{END} WHERE id = ? AND state = 'running'", (task_id,)).rowcount == 0:
+            return False
+        db.execute(POST, {"task_id": task_id, **message})
+    return True
+
+
+@wrong("8.1", ANYWAY)
+def no_state(db, task_id, token, message):
+    with db:
+        if db.execute(f"{END} WHERE id = ? AND lease_token = ?", (task_id, token)).rowcount == 0:
+            return False
+        db.execute(POST, {"task_id": task_id, **message})
+    return True
+
+
+@wrong("8.1", "The law that broke, settled_in_the_end:")
+def commit_forgotten(db, task_id, token, message):
+    if db.execute(f"{END} {MINE}", (task_id, token)).rowcount == 0:
+        return False
+    db.execute(POST, {"task_id": task_id, **message})
+    return True
+
+
+@wrong("8.1", "The law that broke, every_change_has_its_version:")
+def version_stays(db, task_id, token, message):
+    with db:
+        sql = "UPDATE tasks SET state = 'succeeded', lease_owner = NULL, lease_expires_at = NULL"
+        if db.execute(f"{sql} {MINE}", (task_id, token)).rowcount == 0:
+            return False
+        db.execute(POST, {"task_id": task_id, **message})
+    return True
+
+
+@wrong("8.1", "The law that broke, says_so:")
+def return_forgotten(db, task_id, token, message):
+    with db:
+        if db.execute(f"{END} {MINE}", (task_id, token)).rowcount:
+            db.execute(POST, {"task_id": task_id, **message})
+
+
+@wrong("8.1", "The law that broke, no_worker_breaks:", "ended with IntegrityError")
+def the_lease_stays(db, task_id, token, message):
+    with db:
+        sql = "UPDATE tasks SET state = 'succeeded', version = version + 1"
+        if db.execute(f"{sql} {MINE}", (task_id, token)).rowcount == 0:
+            return False
+        db.execute(POST, {"task_id": task_id, **message})
+    return True

@@ -1,0 +1,97 @@
+"""Exercise 9.1: what to undo, and in which order."""
+
+from answers import right, wrong
+
+
+def done(operations):
+    return [one for one in operations if one["status"] == "done"]
+
+
+def backwards(operations):
+    return sorted(done(operations), key=lambda one: one["position"], reverse=True)
+
+
+def doubtful(operations):
+    return any(one["in_doubt"] for one in operations)
+
+
+@right("9.1")
+def last_done_first(operations):
+    if doubtful(operations):
+        return []
+    return [(f"{one['operation_id']}/undo", one["undo_request"]) for one in backwards(operations)]
+
+
+@right("9.1")
+def with_a_loop(operations):
+    plan = []
+    for one in sorted(operations, key=lambda row: row["position"]):
+        if one["in_doubt"]:
+            return []
+        if one["status"] == "done":
+            plan.insert(0, (one["operation_id"] + "/undo", one["undo_request"]))
+    return plan
+
+
+@wrong("9.1", "The law that broke, undone_in_order:")
+def first_done_first(operations):
+    return last_done_first(operations)[::-1]
+
+
+@wrong("9.1", "The law that broke, undone_in_order:")
+def in_the_order_of_the_rows(operations):
+    if doubtful(operations):
+        return []
+    return [(f"{one['operation_id']}/undo", one["undo_request"]) for one in done(operations)]
+
+
+@wrong("9.1", "The law that broke, nothing_in_doubt:")
+def whatever_is_in_doubt(operations):
+    return [(f"{one['operation_id']}/undo", one["undo_request"]) for one in backwards(operations)]
+
+
+@wrong("9.1", "The law that broke, nothing_in_doubt:")
+def what_is_in_doubt_too(operations):
+    rows = sorted(operations, key=lambda one: -one["position"])
+    touched = [one for one in rows if one["status"] == "done" or one["in_doubt"]]
+    return [(f"{one['operation_id']}/undo", one["undo_request"]) for one in touched]
+
+
+@wrong("9.1", "The law that broke, only_what_was_done:", "3 are planned, and 0 were done")
+def everything(operations):
+    if doubtful(operations):
+        return []
+    rows = sorted(operations, key=lambda one: -one["position"])
+    return [(f"{one['operation_id']}/undo", one["undo_request"]) for one in rows]
+
+
+@wrong("9.1", "The law that broke, only_what_was_done:", "2 are planned, and 3 were done")
+def without_what_cannot_be_undone(operations):
+    return [pair for pair in last_done_first(operations) if pair[1] is not None]
+
+
+@wrong("9.1", "The law that broke, own_operation_id:", "task-1/refund is planned")
+def under_the_old_id(operations):
+    if doubtful(operations):
+        return []
+    return [(one["operation_id"], one["undo_request"]) for one in backwards(operations)]
+
+
+@wrong("9.1", "The law that broke, what_cannot_be_undone:", "has the request {}")
+def an_empty_request_for_the_mail(operations):
+    return [(name, request or {}) for name, request in last_done_first(operations)]
+
+
+@wrong("9.1", "The law that broke, only_what_was_done:", "1 are planned, and 2 were done")
+def the_last_one_alone(operations):
+    return last_done_first(operations)[:1]
+
+
+@wrong("9.1", "returned something else than pairs")
+def ids_alone(operations):
+    return [name for name, _ in last_done_first(operations)]
+
+
+@wrong("9.1", "it raised TypeError: 'NoneType' object is not iterable.")
+def return_forgotten(operations):
+    list(last_done_first(operations))

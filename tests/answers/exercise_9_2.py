@@ -1,0 +1,157 @@
+"""Exercise 9.2: carry out an undo that may crash too."""
+
+from answers import right, wrong
+from answers.exercise_6_1 import DOUBLED, MAX_ROUNDS, STUCK, acquire
+from labkit import (
+    POLICIES,
+    Category,
+    ChangeRefused,
+    NotSent,
+    Outcome,
+    OutcomeUnknown,
+    RemoteError,
+    State,
+    Worker,
+    next_move,
+)
+
+
+def send(store, lease, remotes, operation, key, **intent):
+    """Intend and send; return the lease and the reference, or None for the reference where it did not come."""
+    lease, attempt = store.intend(lease, operation.id, **intent)
+    try:
+        receipt = remotes[operation.remote].send(operation.id, operation.request, attempt.request_id, key)
+    except OutcomeUnknown:
+        if lease.state is State.RUNNING:
+            lease = store.lose_track(lease, operation.id)
+        return lease, None
+    except NotSent as error:
+        if lease.state is State.RUNNING:
+            task, now = store.get(lease.task_id), store.clock.now()
+            if task.lease_token != lease.token:
+                return None, None  # somebody else goes on
+            move = next_move(error, task.attempts, task.first_attempt_at, now)
+            if move.at is None:
+                store.fail(lease, Category.TRANSIENT, operation.id, Outcome.NOT_SENT)
+            else:
+                store.retry_later(lease, operation.id, Outcome.NOT_SENT, Category.TRANSIENT, move.at)
+            return None, None
+        return lease, None
+    return lease, receipt.reference
+
+
+def undo(task_id, store, remotes, key_of=lambda operation: operation.id, settle=True, name="me"):
+    """Work through the plan, settling doubts by sending again under the same key."""
+    for _ in range(MAX_ROUNDS):
+        lease = acquire(store, store.get(task_id), name)
+        if lease is None:
+            return
+        while lease is not None:
+            task = store.get(task_id)
+            if lease.state is State.UNCERTAIN:
+                if not settle or task.in_doubt is None:
+                    return
+                doubt = task.in_doubt
+                lease, reference = send(store, lease, remotes, doubt, key_of(doubt), key_memory_seconds=86_400)
+                if reference is not None:
+                    store.settle(lease, doubt.id, True, "key", reference)
+                    lease = None
+                continue
+            operation = task.next_operation
+            if operation is None:
+                store.compensated(lease)
+                return
+            lease, reference = send(store, lease, remotes, operation, key_of(operation))
+            if lease is not None and reference is not None:
+                lease = store.checkpoint(lease, operation.id, reference)
+
+
+@right("9.2")
+def step_by_step(task_id, store, remotes):
+    try:
+        undo(task_id, store, remotes)
+    except ChangeRefused:
+        return
+
+
+@right("9.2")
+def the_labs_worker(task_id, store, remotes):
+    Worker(store, remotes, POLICIES["by_capability"], talks=False).run(task_id)
+
+
+@wrong("9.2", DOUBLED, "/undo stands 2 times")
+def no_key(task_id, store, remotes):
+    undo(task_id, store, remotes, key_of=lambda operation: None)
+
+
+@wrong("9.2", STUCK)
+def the_key_of_what_is_undone(task_id, store, remotes):
+    undo(task_id, store, remotes, key_of=lambda operation: operation.id.removesuffix("/undo"))
+
+
+@wrong("9.2", DOUBLED, "/undo stands 2 times")
+def a_key_for_each_attempt(task_id, store, remotes):
+    undo(task_id, store, remotes, key_of=lambda operation: f"{operation.id}#{store.get(task_id).attempts}")
+
+
+@wrong("9.2", STUCK)
+def leaves_doubts_alone(task_id, store, remotes):
+    undo(task_id, store, remotes, settle=False)
+
+
+@wrong("9.2", STUCK)
+def never_takes_over(task_id, store, remotes):
+    if store.get(task_id).state is State.QUEUED:
+        undo(task_id, store, remotes)
+
+
+@wrong("9.2", "The law that broke, within_budget:")
+def sends_and_never_says_so(task_id, store, remotes):
+    lease = acquire(store, store.get(task_id))
+    for operation in store.get(task_id).current:
+        if operation.status == "pending":
+            receipt = remotes[operation.remote].send(operation.id, operation.request, f"{operation.id}#1", operation.id)
+            lease = store.checkpoint(lease, operation.id, receipt.reference)
+    store.compensated(lease)
+
+
+@wrong("9.2", STUCK)
+def calls_it_succeeded(task_id, store, remotes):
+    lease = acquire(store, store.get(task_id))
+    if lease is not None:
+        try:
+            store.succeed(lease)
+        except ChangeRefused:
+            return
+
+
+@wrong("9.2", DOUBLED)
+def blind_replay(task_id, store, remotes):
+    Worker(store, remotes, POLICIES["blind_replay"], talks=False).run(task_id)
+
+
+@wrong("9.2", "The law that broke, record_and_ledger_agree:")
+def takes_doubts_for_done(task_id, store, remotes):
+    Worker(store, remotes, POLICIES["assume_done"], talks=False).run(task_id)
+
+
+@wrong("9.2", "The law that broke, no_second_effect:")
+def a_doubt_is_settled_as_not_applied(task_id, store, remotes):
+    lease = acquire(store, store.get(task_id))
+    if lease is not None and lease.state is State.UNCERTAIN:
+        doubt = store.get(task_id).in_doubt
+        store.settle(lease, doubt.id, False, "no answer came")
+    elif lease is not None:
+        store_lease, remote_error = lease, RemoteError
+        while True:
+            operation = store.get(task_id).next_operation
+            if operation is None:
+                store.compensated(store_lease)
+                return
+            store_lease, attempt = store.intend(store_lease, operation.id)
+            try:
+                receipt = remotes[operation.remote].send(operation.id, operation.request, attempt.request_id)
+            except remote_error:
+                store.lose_track(store_lease, operation.id)
+                return
+            store_lease = store.checkpoint(store_lease, operation.id, receipt.reference)

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-MAX_ATTEMPTS, MAX_SECONDS, WAIT_SECONDS = 3, 70.0, 30.0
+MAX_ATTEMPTS, MAX_SECONDS, WAIT_SECONDS = 3, 100.0, 30.0
 BEGINS_AT = 100.0
-RESTARTS_SECONDS = (5.0, 45.0)
+RESTARTS_SECONDS = (5.0, 75.0)
 """How long after a crash the next process starts: before and after the next attempt is due."""
 FACTS = ("attempts", "first_attempt_at", "next_run_at", "cancel_requested")
 """What the loop must know to keep its bounds, named as the columns of `tasks` that can hold it."""
@@ -63,7 +63,7 @@ class Loop:
         while self.facts["attempts"] < MAX_ATTEMPTS and not self.facts["cancel_requested"]:
             self.now = max(self.now, self.facts["next_run_at"])
             begun = self.facts["first_attempt_at"] or self.now
-            if self.facts["attempts"] and self.now - begun >= MAX_SECONDS:
+            if self.now - begun >= MAX_SECONDS:
                 return
             self.facts |= {"attempts": self.facts["attempts"] + 1, "first_attempt_at": begun}
             self.sent_at.append(self.now)

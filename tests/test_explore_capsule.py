@@ -345,7 +345,10 @@ WRONG: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
     "a policy and a label": (put({"policy": "same_key", "label": "x"}, "setup", "program"), "without further"),
     "no worker": (put(0, "setup", "workers"), "workers: a whole number from 1 to 8"),
     "a crowd of workers": (put(10**9, "setup", "workers"), "workers: a whole number from 1 to 8"),
-    "a surprise of another kind": (put(["crash", "rm -rf"], "setup", "allowed"), "allowed: some of cancel, crash"),
+    "a surprise of another kind": (
+        put(["crash", "rm -rf"], "setup", "allowed"),
+        "allowed: some of cancel, clock, crash",
+    ),
     "no operation": (put([], "setup", "operations"), "operations: a list of 1 to 20 items"),
     "an operation without a remote": (put("bank", *OPERATION, "remote"), "remote: one of payments, tickets, mail"),
     "a remote that is an object": (put({}, *OPERATION, "remote"), "remote: 1 to 500 printable"),

@@ -4,6 +4,7 @@ The functions know nothing of the explorer. A few lines around each of them say 
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -300,6 +301,14 @@ WRONG: Mapping[str, tuple[Scenario, str, int]] = {
 def test_a_right_answer_passes(name: str) -> None:
     shown = explore(RIGHT[name], 2)
     assert shown.passed, shown
+
+
+@pytest.mark.parametrize("name", ["finish", "checkpoint", "recover with a key", "recover with a query"])
+def test_a_right_answer_passes_with_a_clock_that_is_off_too(name: str) -> None:
+    right: Any = RIGHT[name]
+    shown = explore(replace(right, allowed=right.allowed | {"clock"}), 2)
+    assert shown.passed, shown
+    assert shown.happened["clock"]
 
 
 @pytest.mark.parametrize("name", WRONG)

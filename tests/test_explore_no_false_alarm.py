@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from labkit.agent import REMOTES, plan
-from labkit.explore.choices import ARRIVE, CANCEL
+from labkit.explore.choices import ARRIVE, CANCEL, CLOCK
 from labkit.explore.exploration import Exploration
 from labkit.explore.programs import LabWorker
 from labkit.explore.search import explore
@@ -64,6 +64,13 @@ def assert_no_alarm(shown: Exploration, schedules: int | None = None) -> None:
 @everywhere
 def test_one_operation_at_a_remote_of_each_kind_raises_no_alarm(can: str) -> None:
     assert_no_alarm(explore(one_at(can), 2))
+
+
+@everywhere
+def test_a_clock_that_is_off_raises_no_alarm(can: str) -> None:
+    shown = explore(replace(one_at(can), allowed=EVERYTHING | {CLOCK}), 2)
+    assert_no_alarm(shown)
+    assert shown.happened[CLOCK] > 100
 
 
 @pytest.mark.drill

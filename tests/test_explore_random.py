@@ -6,6 +6,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +20,10 @@ from seeded_bugs.effects import scenario as sending
 
 from labkit.agent import REMOTES, plan
 from labkit.explore.benchworld import BenchWorld
-from labkit.explore.choices import ARRIVE, CANCEL, Schedule, Step, Surprise
+from labkit.explore.choices import ARRIVE, CANCEL, CLOCK, Schedule, Step, Surprise
 from labkit.explore.programs import LabWorker
 from labkit.explore.search import explore
+from labkit.explore.sql_programs import work_and_finish_by_clock, working
 from labkit.explore.world import ALL_SURPRISES, Played, TaskScenario, TaskWorld
 from labkit.records import Entry, Task
 from labkit.states import FINAL_STATES, UNVERSIONED_EVENTS, Direction, Event, State
@@ -35,6 +37,8 @@ SCENARIOS = {
     "blind replay": WRONG,
     "plain SQL": SQL,
     "claim": claiming(naive, "switch", "crash"),
+    "clocks that are off": replace(THREE, allowed=EVERYTHING | {CLOCK}),
+    "plain SQL, clocks that are off": working(work_and_finish_by_clock),
 }
 random_walks = given(st.lists(st.integers(0, 10**6), max_size=6))
 random = {"deadline": None, "derandomize": True, "suppress_health_check": [HealthCheck.function_scoped_fixture]}

@@ -223,7 +223,7 @@ def uses(life: Life) -> list[Callable[[], object]]:
         life.check_alive,
         lambda: life.cross(Point("step", "late")),
         lambda: life.deliver(Call("mail", "send", "task-1/send_email", "1")),
-        lambda: life.wait_until(99.0),
+        lambda: life.sleep(99.0),
         lambda: life.block(99.0),
     ]
 

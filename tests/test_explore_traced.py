@@ -443,7 +443,7 @@ def test_workers_that_all_wait_for_one_that_sleeps_are_turned_away_after_the_bus
             with db:
                 db.execute(BY_THREE)
                 if name == "worker-1":
-                    db.life.wait_until(db.life.hub.clock.now() + 8.0)
+                    db.life.sleep(8.0)
         except sqlite3.OperationalError as error:
             return f"{error} at {db.life.hub.clock.now():g} s"
         return f"written at {db.life.hub.clock.now():g} s"
@@ -479,7 +479,7 @@ def test_a_busy_timeout_of_one_s_own_is_waited_out_by_the_run_s_clock() -> None:
             with db:
                 db.execute(BY_THREE)
                 if name == "worker-1":
-                    db.life.wait_until(db.life.hub.clock.now() + 8.0)
+                    db.life.sleep(8.0)
         except sqlite3.OperationalError:
             pass
         return float(db.life.hub.clock.now())

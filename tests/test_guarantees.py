@@ -22,6 +22,7 @@ BREAKS: dict[str, tuple[str, int]] = {
     "write lock": ("nobody_is_turned_away", 1),
     "token": ("finished_by_the_holder", 2),
     "lease": ("settled_in_the_end", 1),
+    "clock": ("finished_by_the_holder", 1),
     "intent": ("no_second_effect", 1),
     "checkpoint": ("step_and_results_agree", 1),
     "checkpoint per operation": ("no_second_effect", 1),
@@ -31,6 +32,7 @@ BREAKS: dict[str, tuple[str, int]] = {
     "same key": ("no_second_effect", 1),
     "key scope": ("the_work_is_done", 0),
     "key memory": ("no_second_effect", 1),
+    "clock of the sender": ("no_second_effect", 2),
     "manual": ("no_second_effect", 1),
     "found": ("no_second_effect", 1),
     "fence": ("no_second_effect", 2),
@@ -51,6 +53,7 @@ MUST_HAPPEN = {
     "write lock": {"switch"},
     "token": {"switch"},
     "lease": {"crash", "take_over"},
+    "clock": {"clock", "crash", "switch"},
     "intent": {"crash", "take_over", "late"},
     "operation record": {"crash", "take_over"},
     "task state": {"crash", "take_over"},
@@ -58,6 +61,7 @@ MUST_HAPPEN = {
     "same key": {"crash", "response_lost", "late", "pause", "take_over"},
     "key scope": {"crash", "response_lost"},
     "key memory": {"crash", "late", "pause"},
+    "clock of the sender": {"clock", "crash", "pause", "take_over"},
     "manual": {"crash", "response_lost", "late", "pause"},
     "found": {"late", "pause", "crash"},
     "fence": {"late", "late request arrives", "pause", "crash"},
@@ -108,7 +112,7 @@ def test_without_its_assumption_a_claim_falls_by_this_law_and_by_no_fewer_surpri
     assert len(shown[name].schedule) == fewest
 
 
-@pytest.mark.parametrize("name", ["token", "fence"])
+@pytest.mark.parametrize("name", ["token", "clock of the sender", "fence"])
 def test_where_two_surprises_are_needed_no_single_one_does_it(name: str) -> None:
     assert explore(CONTRASTS[name].broken, surprises=1).passed
 

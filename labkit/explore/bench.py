@@ -13,7 +13,7 @@ from labkit.explore.laws import Record
 from labkit.explore.lives import Life
 from labkit.explore.sqlworld import SqlRun
 from labkit.remote import RemoteService
-from labkit.seams import Call, Delivery, ManualClock, Point
+from labkit.seams import Call, Delivery, Point
 from labkit.states import HELD_STATES
 from labkit.wire import Remote
 
@@ -39,7 +39,6 @@ def outbox_due(db: sqlite3.Connection) -> float | None:
 class Surroundings(Protocol):
     """The world as a bench needs it."""
 
-    clock: ManualClock
     services: dict[str, RemoteService]
 
     def called(self, life: Life) -> None:
@@ -68,13 +67,12 @@ class Bench:
         }
 
     def now(self) -> float:
-        """Seconds of the run's clock."""
-        self._life.check_alive()
-        return self._world.clock.now()
+        """Seconds on this worker's clock."""
+        return self._life.now()
 
     def sleep(self, seconds: float) -> None:
         """Let at least `seconds` pass."""
-        self._life.wait_until(self.now() + max(0.0, seconds))
+        self._life.sleep(seconds)
 
     def publish(self, message_id: str) -> None:
         """Hand a message to its consumer."""

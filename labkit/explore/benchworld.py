@@ -12,14 +12,16 @@ from typing import Any
 from labkit.changes import Assumptions
 from labkit.exchange import Request
 from labkit.explore.bench import Bench, BenchRun, Due, acquires, tasks_due
+from labkit.explore.choices import CLOCK
 from labkit.explore.journal import Applied, Handed, Said
 from labkit.explore.laws import Record
-from labkit.explore.lives import Life, Status
+from labkit.explore.lives import START, Life, Status
 from labkit.explore.scheduler import Scheduler
 from labkit.explore.sqlworld import SqlScenario, SqlWorld
 from labkit.explore.warm import Rows, WarmDatabase
 from labkit.explore.world import MAX_LAPS
 from labkit.remote import LEDGER, Capabilities, RemoteService
+from labkit.seams import Point
 from labkit.states import ENDED_STATES
 from labkit.store import TaskStore
 
@@ -82,6 +84,11 @@ class BenchWorld(SqlWorld):
         super()._begin()
         self._holders.clear()
         self._seen = self._effects()
+
+    def _live(self, life: Life) -> Any:
+        if CLOCK in self.scenario.allowed:  # it is read before the first statement
+            life.cross(Point(START, life.name, "nothing yet"))
+        return super()._live(life)
 
     def _given(self, life: Life) -> Bench:
         return Bench(life, self)
@@ -159,7 +166,7 @@ class BenchWorld(SqlWorld):
 
     def committed(self, life: Life) -> None:
         """Put down what the commit has changed, and who holds a task now, whatever it calls itself."""
-        for change in self._journal.committed(life.name, self.clock.now()):
+        for change in self._journal.committed(life.name, life.now()):
             if change.table == "tasks" and change.after is not None and acquires(change):
                 self._holders[change.after["id"]] = life
 

@@ -6,6 +6,7 @@ every other place the quiet option is taken.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from labkit.errors import LabError
@@ -18,13 +19,24 @@ ARRIVE = "late request arrives"
 SWITCH = "switch to "
 """Followed by the worker that goes on instead."""
 
-SURPRISES = frozenset({CRASH, PAUSE, CANCEL, ARRIVE, "switch", "refused", "request_lost", "response_lost", "late"})
+SWITCHED = "switch"
+
+CLOCK = "clock"
+CLOCKS: Mapping[str, float] = {"clock 45 s fast": 45.0, "clock 45 s slow": -45.0}
+"""By how many seconds a worker's clock can be off for its whole life: more than a lease (30), less than the longest
+pause (60)."""
+
+SURPRISES = frozenset(
+    {CRASH, PAUSE, CANCEL, ARRIVE, CLOCK, SWITCHED, "refused", "request_lost", "response_lost", "late"}
+)
 """The kinds of surprise that a scenario can allow; the last four are what the wire does with a call."""
 
 
-def is_switch(choice: str) -> bool:
-    """Whether a choice hands over to another worker that could wait."""
-    return choice.startswith(SWITCH)
+def kind_of(choice: str) -> str:
+    """Return the kind of surprise, as scenarios allow it, of a choice other than the quiet one."""
+    if choice.startswith(SWITCH):
+        return SWITCHED
+    return CLOCK if choice in CLOCKS else choice
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +66,7 @@ Schedule = tuple[Surprise, ...]
 
 def order_of(schedule: Schedule) -> tuple[int, int, tuple[int, ...]]:
     """Where a schedule stands in the search: by surprises, then switches among them, then their places."""
-    switches = sum(is_switch(surprise.choice) for surprise in schedule)
+    switches = sum(kind_of(surprise.choice) == SWITCHED for surprise in schedule)
     return len(schedule), switches, tuple(surprise.place for surprise in schedule)
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from labkit.agent import REMOTES, plan
 from labkit.changes import Assumptions
 from labkit.explore import sql_messages, sql_programs
+from labkit.explore.choices import CLOCK
 from labkit.explore.exploration import Exploration
 from labkit.explore.laws import LAWS, Record
 from labkit.explore.programs import LabWorker
@@ -44,6 +45,7 @@ KEYS = {"payments": Capabilities(idempotency_keys=True)}
 QUERY = {"payments": Capabilities(status_query=True)}
 FENCED = {"payments": Capabilities(status_query=True, fencing_tokens=True)}
 LAGGING = {"payments": Capabilities(status_query=True, fencing_tokens=True, query_lag_seconds=60.0)}
+A_MINUTE = {"payments": Capabilities(idempotency_keys=True, key_ttl_seconds=60.0)}
 FORGETFUL = {"payments": Capabilities(idempotency_keys=True, key_ttl_seconds=20.0)}
 PICKY = {"payments": Capabilities(idempotency_keys=True, keys_required=True)}
 BOUNDLESS = Budget(max_attempts=1_000_000, max_seconds=1e9)
@@ -91,6 +93,7 @@ _THREE = replace(_by("by_capability", ONE_WORKER), operations=tuple(plan()), rem
 _SCOPED = replace(_KEYED, operations=REFUND_AND_VOUCHER, laws={**LAWS, "the_work_is_done": the_work_is_done})
 _FENCED = replace(_by("by_capability", ALL_SURPRISES | {"late request arrives"}), remotes=FENCED)
 _LAGGING = replace(_by("by_capability"), remotes=LAGGING)
+_TIMED = replace(_by("by_capability", ALL_SURPRISES | {CLOCK}), remotes=A_MINUTE)
 _REFUSED = replace(_by("ask_person"), remotes=PICKY, budget=BOUNDLESS)
 _RETRIED = replace(_REFUSED, program=misreported(ASK_PERSON, EveryRefusalIsTransient))
 _ANSWERED = replace(_by("query_then_ask"), program=answered_at_once, remotes=QUERY)
@@ -109,6 +112,11 @@ CONTRASTS: Mapping[str, Contrast] = {
         sql_programs.finishing(sql_programs.finish_by_token), sql_programs.finishing(sql_programs.finish_by_name), 3
     ),
     "lease": Contrast(_by("query_then_ask", CRASH), replace(_by("query_then_ask", CRASH), program=claims_for_ever)),
+    "clock": Contrast(
+        sql_programs.working(sql_programs.work_and_finish_by_token),
+        replace(sql_programs.working(sql_programs.work_and_finish_by_clock), allowed=frozenset({CLOCK})),
+        3,
+    ),
     "intent": Contrast(_QUERIED, replace(_QUERIED, program=send_then_intend, allowed=CRASH)),
     "checkpoint": Contrast(
         sql_programs.checkpointing(sql_programs.checkpoint_in_one_transaction),
@@ -129,6 +137,9 @@ CONTRASTS: Mapping[str, Contrast] = {
     "key scope": Contrast(_SCOPED, replace(_SCOPED, program=following(KEY_PER_TASK)), 1),
     "key memory": Contrast(
         replace(_by("by_capability"), remotes=FORGETFUL), replace(_KEYED, remotes=FORGETFUL, allowed=CRASH)
+    ),
+    "clock of the sender": Contrast(
+        _TIMED, replace(_TIMED, assumptions=Assumptions(0.0, 0.0), allowed=frozenset({CLOCK, "crash"}))
     ),
     "manual": Contrast(
         _by("by_capability"),

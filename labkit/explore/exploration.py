@@ -22,6 +22,7 @@ COUNTED: Mapping[str, tuple[str, str]] = {
     "pause": ("pause", "pauses"),
     "switch": ("switch of workers", "switches of workers"),
     "cancel": ("cancel", "cancels"),
+    "clock": ("clock that is off", "clocks that are off"),
     "late request arrives": ("early arrival", "early arrivals"),
 }
 """What can happen in a run, one and many of it, in the order in which it is told."""

@@ -87,6 +87,12 @@ GUARANTEES: tuple[Guarantee, ...] = (
         "workers claim queued tasks only, so a claim lasts for ever",
     ),
     Guarantee(
+        "clock",
+        "A clock that is off hands a task over too early or too late, and does no other harm.",
+        "Who may write is decided by the token, never by a time.",
+        "a holder goes by its own clock, and finishes while that says its lease has not run out",
+    ),
+    Guarantee(
         "intent",
         "After a crash it is known which operation may have been sent.",
         "The intent is committed before the request leaves.",
@@ -139,6 +145,12 @@ GUARANTEES: tuple[Guarantee, ...] = (
         "A resend under a key comes while the remote still remembers that key.",
         "The age of the first attempt, the longest delivery and the longest pause together stay below its memory.",
         "the key is taken to be remembered for ever, and the remote forgets it after 20 s",
+    ),
+    Guarantee(
+        "clock of the sender",
+        "A resend under a key comes in time, even where the clock was fast that dated the first attempt.",
+        "What is allowed for the longest delivery and the longest pause leaves room for what clocks differ by.",
+        "both are taken to be zero, and the remote remembers a key for a minute",
     ),
     Guarantee(
         "manual",

@@ -22,7 +22,7 @@ class Changed:
     """A row as a commit has changed it.
 
     Args:
-        at: seconds of the run's clock.
+        at: seconds on the clock of whoever changed it.
         worker: whose commit it was.
         commit: its number in the run, from 1; the rows of one transaction share it. Rows of commit 0 were there from
             the start, and are nobody's.

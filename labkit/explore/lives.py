@@ -11,6 +11,9 @@ from greenlet import GreenletExit, getcurrent, greenlet
 from labkit.errors import LabError, SimulatedCrash
 from labkit.seams import Call, Delivery, ManualClock, Point
 
+START = "start"
+"""The action of a life's first crossing."""
+
 MAX_TOUCHES = 20_000
 """How often code may use its handles between two crossings: a loop that waits for others without waiting is a bug."""
 
@@ -87,6 +90,7 @@ class Life:
         self.status = Status.READY
         self.wakes_at = 0.0
         self.timed_out = False
+        self.clock_off_seconds = 0.0
         self.result: Any = None
         self.error: BaseException | None = None
         self.hub = hub
@@ -167,10 +171,15 @@ class Life:
         self.check_alive()
         return self.hub.at_call(self, call)
 
-    def wait_until(self, time: float) -> None:
-        """Sleep by the run's clock."""
+    def now(self) -> float:
+        """Its own clock, which can be off: seconds of the run's clock, as far as this worker can tell."""
         self.check_alive()
-        self.status, self.wakes_at = Status.SLEEPING, time
+        return self.hub.clock.now() + self.clock_off_seconds
+
+    def sleep(self, seconds: float) -> None:
+        """Hand over until so many seconds have passed; however far a clock is off, it runs as fast as any other."""
+        self.check_alive()
+        self.status, self.wakes_at = Status.SLEEPING, self.hub.clock.now() + max(0.0, seconds)
         self.hand_over()
 
     def block(self, until: float) -> bool:

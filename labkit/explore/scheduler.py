@@ -14,8 +14,21 @@ from typing import Any, NoReturn
 from greenlet import getcurrent
 
 from labkit.errors import SimulatedCrash
-from labkit.explore.choices import ARRIVE, CANCEL, CRASH, GO_ON, PAUSE, SWITCH, Choices, ScheduleMismatch, is_switch
-from labkit.explore.lives import Life, RunTooLong, Status
+from labkit.explore.choices import (
+    ARRIVE,
+    CANCEL,
+    CLOCK,
+    CLOCKS,
+    CRASH,
+    GO_ON,
+    PAUSE,
+    SWITCH,
+    SWITCHED,
+    Choices,
+    ScheduleMismatch,
+    kind_of,
+)
+from labkit.explore.lives import START, Life, RunTooLong, Status
 from labkit.seams import Call, Delivery, ManualClock, Point
 
 MAX_CROSSINGS = 2_000
@@ -71,7 +84,7 @@ class Scheduler:
         self.choices, self.allowed, self.clock, self.world = choices, allowed, clock, world
         self.lives: list[Life] = []
         self.greenlet = getcurrent()
-        self.counts = dict.fromkeys(("crash", "pause", "switch", "cancel", ARRIVE, *FAULTS_OF_THE_WIRE), 0)
+        self.counts = dict.fromkeys((CRASH, PAUSE, SWITCHED, CANCEL, ARRIVE, CLOCK, *FAULTS_OF_THE_WIRE), 0)
         self.sent: Counter[str] = Counter()
         self._crossings = 0
         self._aborted: Exception | None = None
@@ -149,33 +162,30 @@ class Scheduler:
         chosen = self._choose(life, point.name, self._seen(life, point))
         if chosen == GO_ON:
             return
+        self.counts[kind_of(chosen)] += 1
         if chosen == CRASH:
-            self.counts["crash"] += 1
             self.world.crashed(life)
             life.end()
             raise SimulatedCrash(f"{life.name} dies after: {point.name}")
-        if chosen == PAUSE:
-            self.counts["pause"] += 1
-            life.status, life.wakes_at = Status.PAUSED, self.world.pause_ends_at()
+        if chosen in CLOCKS:
+            life.clock_off_seconds = CLOCKS[chosen]
         elif chosen == CANCEL:
-            self.counts["cancel"] += 1
             self.world.cancel()
-            return
         elif chosen == ARRIVE:
-            self.counts[ARRIVE] += 1
             self.world.arrive()
-            return
-        elif is_switch(chosen):
-            self.counts["switch"] += 1
+        elif chosen == PAUSE:
+            life.status, life.wakes_at = Status.PAUSED, self.world.pause_ends_at()
+            life.hand_over()
+        else:
             self._next = next(other for other in self.lives if other.name == chosen.removeprefix(SWITCH))
             self._next.status = Status.READY
-        life.hand_over()
+            life.hand_over()
 
     def _seen(self, life: Life, point: Point) -> tuple[str, ...]:
         """Let the world see a crossing, and ask what can happen there; an error of the world is not the program's."""
         try:
             self.world.crossed(life, point)
-            return self._options(life)
+            return self._options(life, point)
         except Exception as error:
             self.abort(life, error)
 
@@ -209,11 +219,11 @@ class Scheduler:
         slept_enough = life.status is Status.PAUSED and life.wakes_at <= self.clock.now()
         return life.status is Status.READY or slept_enough
 
-    def _options(self, life: Life) -> tuple[str, ...]:
+    def _options(self, life: Life, point: Point) -> tuple[str, ...]:
         options = [GO_ON]
         if CRASH in self.allowed:
             options.append(CRASH)
-        if "switch" in self.allowed:
+        if SWITCHED in self.allowed:
             options += [SWITCH + other.name for other in self.lives if other is not life and self._can_go_on(other)]
         if PAUSE in self.allowed and self.world.can_pause(life):
             options.append(PAUSE)
@@ -221,4 +231,6 @@ class Scheduler:
             options.append(CANCEL)
         if ARRIVE in self.allowed and self.world.can_arrive():
             options.append(ARRIVE)
+        if CLOCK in self.allowed and point.action == START:
+            options += CLOCKS
         return tuple(options)

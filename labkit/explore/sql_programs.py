@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from labkit.errors import LabError
+from labkit.explore.bench import Bench
+from labkit.explore.benchworld import BenchScenario
 from labkit.explore.sqlworld import SqlLaw, SqlProgram, SqlRun, SqlScenario
 
 _CLAIM = """
@@ -148,6 +150,41 @@ def finished_by_the_holder(run: SqlRun) -> str:
 def finishing(program: SqlProgram) -> SqlScenario:
     """Two workers, one task, and a lease that runs out at once."""
     return sql_scenario(program, queue_task, finished_by_the_holder, "switch")
+
+
+# Working under a lease of 30 seconds, by a clock that may be off.
+
+_HOLD = """
+UPDATE tasks SET state = 'running', lease_owner = :name, lease_token = lease_token + 1, lease_expires_at = :now + 30
+WHERE state = 'queued' OR (state = 'running' AND lease_expires_at <= :now)
+RETURNING lease_token, lease_expires_at"""
+
+
+def _work_and_finish(db: Any, bench: Bench, guard: str) -> None:
+    with db:
+        held = db.execute(_HOLD, {"name": bench.name, "now": bench.now()}).fetchone()
+    if held is None:
+        return
+    bench.sleep(10)
+    with db:
+        if db.execute(_FINISH + guard, {"token": held[0], "until": held[1], "now": bench.now()}).rowcount:
+            db.execute(_FINISHED, (held[0], bench.name))
+
+
+def work_and_finish_by_token(db: Any, bench: Bench) -> None:
+    """Finish only under the token of one's own acquisition, whatever the time is."""
+    _work_and_finish(db, bench, "lease_token = :token")
+
+
+def work_and_finish_by_clock(db: Any, bench: Bench) -> None:
+    """Finish while one's own clock says that the lease has not run out: another's clock may say that it has."""
+    _work_and_finish(db, bench, ":now < :until")
+
+
+def working(program: SqlProgram) -> BenchScenario:
+    """Two workers, one task that takes them ten seconds, and clocks that can be off."""
+    laws = {one.__name__: one for one in (finished_by_the_holder, nobody_is_turned_away)}
+    return BenchScenario(program, queue_task, laws, 2, frozenset({"clock", "crash", "switch"}))
 
 
 # A checkpoint: the result of an operation, and the step of its task.

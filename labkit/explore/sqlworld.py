@@ -201,7 +201,7 @@ class SqlWorld(WorldEvents):
 
     def committed(self, life: Life) -> None:
         """Put down what the commit has changed."""
-        self._journal.committed(life.name, self.clock.now())
+        self._journal.committed(life.name, life.now())
 
     def crossed(self, life: Life, point: Point) -> None:
         """Keep the three views, if somebody watches."""

@@ -15,7 +15,6 @@ from typing import Generic, TypeVar
 
 from labkit.database import Database, Schema
 from labkit.explore.lives import Life
-from labkit.seams import Clock
 
 T = TypeVar("T")
 SHARED_MEMORY = Path("/dev/shm")
@@ -141,22 +140,6 @@ class Known(Generic[T]):
         if self._at != self._db.total_changes:
             self._at, self._value = self._db.total_changes, self._read()
         return self._value
-
-
-class LifeClock:
-    """The run's clock as one worker reads it."""
-
-    def __init__(self, clock: Clock, life: Life) -> None:
-        self._clock, self._life = clock, life
-
-    def now(self) -> float:
-        """Seconds of the run's clock."""
-        self._life.check_alive()
-        return self._clock.now()
-
-    def sleep(self, seconds: float) -> None:
-        """Hand over until so many seconds have passed."""
-        self._life.wait_until(self._clock.now() + max(0.0, seconds))
 
 
 class Rows:

@@ -13,10 +13,10 @@ from labkit.changes import Assumptions
 from labkit.deciding import Answer
 from labkit.explore.choices import Choices, Schedule, Step, Surprise
 from labkit.explore.laws import ACQUIRING, LAWS, Law, Record, broken
-from labkit.explore.lives import Life, RunTooLong, Status
+from labkit.explore.lives import START, Life, RunTooLong, Status
 from labkit.explore.moments import with_surprises
 from labkit.explore.scheduler import Scheduler, WorldEvents
-from labkit.explore.warm import Files, Known, LifeClock, LifeDatabase, Rows, WarmDatabase
+from labkit.explore.warm import Files, Known, LifeDatabase, Rows, WarmDatabase
 from labkit.records import PlannedOperation, Task
 from labkit.remote import LEDGER, Capabilities, RemoteService
 from labkit.retries import Budget
@@ -199,10 +199,8 @@ class TaskWorld(WorldEvents):
         return found
 
     def _live(self, life: Life) -> Any:
-        life.cross(Point("start", life.name, "nothing yet"))
-        store = TaskStore(
-            LifeDatabase(self._warm, life), LifeClock(self.clock, life), life.cross, self.scenario.assumptions
-        )
+        life.cross(Point(START, life.name, "nothing yet"))
+        store = TaskStore(LifeDatabase(self._warm, life), life, life.cross, self.scenario.assumptions)
         remotes = {
             name: Remote(service, network=life.deliver, boundary=life.cross) for name, service in self.services.items()
         }
@@ -239,7 +237,9 @@ class TaskWorld(WorldEvents):
             if task.in_doubt is None:
                 self.store.answer(task, Answer.APPROVED, "Ada")
                 return True
-            self.clock.advance(self.scenario.assumptions.longest_under_way_seconds)
+            sent_at = max(attempt.sent_at for attempt in task.in_doubt.attempts)  # by a clock that may be fast
+            ahead = max(0.0, sent_at - self.clock.now())
+            self.clock.advance(ahead + self.scenario.assumptions.longest_under_way_seconds)
             applied = self._effects().get(task.in_doubt.id, 0) > 0
             self.store.answer(task, Answer.APPLIED if applied else Answer.NOT_APPLIED, "Ada")
             return True

@@ -22,8 +22,8 @@ schedule that breaks it. The explorer has tried both sides: every schedule withi
 holds, and one after the other, the smallest first, where it does not.
 
 A *surprise* is one departure from the quiet run: a crash, a lost, refused or late delivery, a switch of workers, a
-pause (asleep until the lease has run out), a cancel. A clean result is a statement within its bound, and no more. A
-test keeps this page in step with what the explorer finds.
+pause (asleep until the lease has run out), a cancel, a clock that is off. A clean result is a statement within its
+bound, and no more. A test keeps this page in step with what the explorer finds.
 
 | | claim | rests on | with it | without it |
 |---|---|---|---|---|

@@ -2,6 +2,7 @@
 
 import itertools
 import sqlite3
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +13,7 @@ from sqlite_in_turns import Notes, Program, Recorder, in_threads
 
 from labkit.database import Database
 from labkit.explore.choices import Schedule, Surprise
+from labkit.explore.doors import SideDoor
 from labkit.explore.journal import Changed, Logged
 from labkit.explore.search import explore
 from labkit.explore.sqlworld import SqlScenario, SqlWorld
@@ -587,6 +589,9 @@ def test_a_worker_that_ends_with_a_transaction_open_loses_it_and_holds_nobody_up
         lambda db: db.deserialize(b""),
         lambda db: list(db.iterdump()),
         lambda db: db.set_trace_callback(print),
+        lambda db: setattr(db, "autocommit", True),
+        lambda db: setattr(db, "autocommit", False),
+        lambda db: setattr(db, "autocommit", -1),
         lambda db: getattr(db, "enable_load_extension", db.iterdump)(True),
         lambda db: db.execute("ATTACH ':memory:' AS other"),
         lambda db: db.execute("VACUUM"),
@@ -605,6 +610,48 @@ def test_a_side_door_is_refused_and_the_message_says_what_to_use(door: Callable[
     assert str(run.errors["worker-1"]).endswith(
         "is not followed by the explorer; use execute, cursor(), commit and rollback"
     )
+
+
+HAS_AUTOCOMMIT = sys.version_info >= (3, 12)
+
+
+@pytest.mark.parametrize("value", [True, False])
+def test_a_program_that_is_refused_autocommit_and_goes_on_works_as_before(value: bool) -> None:
+    def program(db: Any, name: str) -> Any:
+        with pytest.raises(SideDoor, match="^autocommit is not followed"):
+            db.autocommit = value
+        db.execute(BY_THREE)
+        opened = db.in_transaction
+        db.rollback()
+        with db:
+            db.execute(f"{BY_THREE} WHERE id = 'task-1'")
+        return f"{opened} {getattr(db, 'autocommit', 'none')} {db.isolation_level!r}"
+
+    _, run = play(program)
+    assert run.results == {"worker-1": f"True {-1 if HAS_AUTOCOMMIT else 'none'} ''"}
+    assert run.attempts == [1, 0, 0], "one change committed, one rolled back"
+
+
+@pytest.mark.parametrize("value", [True, False])
+def test_autocommit_set_behind_the_explorer_s_back_does_not_outlive_the_run(value: bool) -> None:
+    def program(db: Any, name: str) -> Any:
+        found = getattr(db, "autocommit", "none")
+        sqlite3.Connection.autocommit.__set__(db, value)  # type: ignore[attr-defined]
+        return found
+
+    world = world_of(program, 1)
+    try:
+        for _ in range(2):
+            world.play(())
+            run = world.record()
+            if not HAS_AUTOCOMMIT:
+                assert "autocommit" in str(run.errors["worker-1"])
+            elif value:
+                assert run.results == {"worker-1": -1}
+            else:
+                assert "is not followed by the explorer" in str(run.errors["worker-1"]), "it has begun a transaction"
+    finally:
+        world.close()
 
 
 @pytest.mark.parametrize("sql", ["PRAGMA journal_mode", "PRAGMA journal_mode = WAL", "CREATE TEMP TABLE mine (x)"])

@@ -69,8 +69,7 @@ class TracedCursor(sqlite3.Cursor):
     def executescript(self, script: str, /) -> TracedCursor:
         """As sqlite3's: it commits first, then runs each statement by itself."""
         self._total = None
-        if getattr(self._traced, "autocommit", -1) == -1:
-            self._traced.commit()
+        self._traced.commit()
         for sql in statements(script):
             self._traced.statement(sql, partial(self._run_bare, sql))
         return self

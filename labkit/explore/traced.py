@@ -53,10 +53,11 @@ class TracedConnection(sqlite3.Connection):
         self._cursors: WeakSet[sqlite3.Cursor] = WeakSet()
 
     def __setattr__(self, name: str, value: Any) -> None:
+        if name == "autocommit":  # Python 3.11 knows none, and would let it be set to no effect
+            self.check_usable()
+            raise SideDoor("autocommit")
         if name in _DEFAULTS:
             self.check_usable()
-            if name == "autocommit":
-                raise SideDoor("autocommit")
             if (name, value) == ("isolation_level", None):
                 self.commit()  # sqlite3 does so: https://docs.python.org/3/library/sqlite3.html
         super().__setattr__(name, value)
@@ -76,8 +77,7 @@ class TracedConnection(sqlite3.Connection):
     @property
     def commits_each_statement(self) -> bool:
         """Whether a statement now is a transaction by itself."""
-        mode = getattr(self, "autocommit", -1)
-        return not self.in_transaction and (mode is True or (mode == -1 and self.isolation_level is None))
+        return not self.in_transaction and self.isolation_level is None
 
     def cursor(self, factory: Any = None) -> Any:
         """As sqlite3's; only its own kind of cursor can be made."""
@@ -107,7 +107,7 @@ class TracedConnection(sqlite3.Connection):
     def commit(self) -> None:
         """As sqlite3's, with a crossing before it."""
         self.check_usable()
-        if self.in_transaction and getattr(self, "autocommit", -1) is not True:
+        if self.in_transaction:
             self.statement("COMMIT", super().commit)
             self._has_read = False
 

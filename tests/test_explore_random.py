@@ -22,9 +22,10 @@ from labkit.agent import REMOTES, plan
 from labkit.explore.benchworld import BenchWorld
 from labkit.explore.choices import ARRIVE, CANCEL, CLOCK, Schedule, Step, Surprise
 from labkit.explore.programs import LabWorker
+from labkit.explore.scenario import Played
 from labkit.explore.search import explore
 from labkit.explore.sql_programs import work_and_finish_by_clock, working
-from labkit.explore.world import ALL_SURPRISES, Played, TaskScenario, TaskWorld
+from labkit.explore.world import ALL_SURPRISES, TaskScenario, TaskWorld
 from labkit.records import Entry, Task
 from labkit.states import FINAL_STATES, UNVERSIONED_EVENTS, Direction, Event, State
 

@@ -9,9 +9,10 @@ from labkit.explore.fields import BadCapsule
 from labkit.explore.laws import LAWS, Law, Record
 from labkit.explore.programs import LabWorker
 from labkit.explore.replay import Replay, replay
+from labkit.explore.scenario import Played
 from labkit.explore.search import explore
 from labkit.explore.sqlworld import SqlRun, SqlScenario
-from labkit.explore.world import Played, TaskScenario
+from labkit.explore.world import TaskScenario
 
 __all__ = [
     "LAWS",

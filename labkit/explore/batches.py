@@ -20,9 +20,8 @@ import cloudpickle
 
 from labkit.errors import LabError
 from labkit.explore.choices import Schedule, ScheduleMismatch
-from labkit.explore.scenario import Scenario, World
+from labkit.explore.scenario import Played, Scenario, World
 from labkit.explore.warm import Files
-from labkit.explore.world import Played
 
 Seen = tuple[Played, Sequence[Schedule]]
 """A run, with its steps where it broke a law, and the schedules with one surprise more."""

@@ -15,11 +15,10 @@ from labkit.explore.bench import Bench, BenchRun, Due, acquires, tasks_due
 from labkit.explore.choices import CLOCK
 from labkit.explore.journal import Applied, Handed, Said
 from labkit.explore.laws import Record
-from labkit.explore.lives import START, Life, Status
+from labkit.explore.lives import START, Life
 from labkit.explore.scheduler import Scheduler
 from labkit.explore.sqlworld import SqlScenario, SqlWorld
 from labkit.explore.warm import Rows, WarmDatabase
-from labkit.explore.world import MAX_LAPS
 from labkit.remote import LEDGER, Capabilities, RemoteService
 from labkit.seams import Point
 from labkit.states import ENDED_STATES
@@ -95,36 +94,21 @@ class BenchWorld(SqlWorld):
 
     def _run(self, hub: Scheduler) -> None:
         """Run until nothing is left to do; then once more, without surprises: starting again must change nothing."""
-        hub.run()
-        for _ in range(MAX_LAPS):
-            if not self._next_lap(hub):
-                break
-            hub.run()
+        self._until_idle(hub)
         if self.scenario.due is not None:
             hub.no_more_surprises()
             hub.start(self._live)
             hub.run()
 
-    def _next_lap(self, hub: Scheduler) -> bool:
-        """All are idle: start, wake or wait for whoever can go on next; tells whether there is anybody."""
-        now = self.clock.now()
-        due = self.scenario.due(self._db) if self.scenario.due is not None else None
-        if hub.wake({Status.SLEEPING}, now):
-            return True
-        if due is not None and due <= now and hub.may_start():
-            hub.start(self._live)
-            return True
-        if hub.wake({Status.PAUSED}, now):
-            return True
-        waiting = [life.wakes_at for life in hub.lives if life.status in (Status.SLEEPING, Status.PAUSED)]
-        waiting += [at for service in self.services.values() for at in service.arrivals()]
-        waiting += [] if due is None else [due]
-        waiting = [at for at in waiting if at > now]
-        if not waiting:
-            return False
-        self.clock.advance(min(waiting) - now)
-        self._note_effects("the wire")  # late requests whose time has come
-        return True
+    def _due(self) -> float | None:
+        return None if self.scenario.due is None else self.scenario.due(self._db)
+
+    def _under_way(self) -> list[float]:
+        return [at for service in self.services.values() for at in service.arrivals()]
+
+    def _time_has_passed(self) -> None:
+        """Late requests whose time has come arrive."""
+        self._note_effects("the wire")
 
     def record(self) -> BenchRun:
         """All that is known of the run just played."""

@@ -12,9 +12,8 @@ from dataclasses import dataclass
 
 from labkit.explore.choices import Schedule, Surprise
 from labkit.explore.fields import Fields, parse, plain
-from labkit.explore.scenario import Scenario
+from labkit.explore.scenario import Played, Scenario
 from labkit.explore.setup import checked_setup, setup_of
-from labkit.explore.world import Played
 from labkit.records import Json
 
 KEPT = "none broken"

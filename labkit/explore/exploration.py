@@ -8,8 +8,7 @@ from typing import Any
 
 from labkit.explore.capsule import Capsule, capsule_of
 from labkit.explore.replay import Replay, replay
-from labkit.explore.scenario import Scenario
-from labkit.explore.world import Played
+from labkit.explore.scenario import Played, Scenario
 from labkit.runs import Verdict
 
 COUNTED: Mapping[str, tuple[str, str]] = {

@@ -21,8 +21,9 @@ from labkit.explore.capsule import Capsule, capsule_of
 from labkit.explore.choices import CANCEL, CRASH, PAUSE, Schedule, Step, Surprise
 from labkit.explore.exploration import Exploration
 from labkit.explore.programs import LabWorker
+from labkit.explore.scenario import Played
 from labkit.explore.search import explore
-from labkit.explore.world import Played, TaskScenario, TaskWorld
+from labkit.explore.world import TaskScenario, TaskWorld
 from labkit.explore.wrong_turns import heartbeat_without_progress
 from labkit.policies import POLICIES
 from labkit.remote import Capabilities

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from labkit.explore.capsule import KEPT, Capsule
 from labkit.explore.fields import plain
 from labkit.explore.programs import label_of
-from labkit.explore.scenario import Scenario
+from labkit.explore.scenario import Played, Scenario
 from labkit.explore.setup import scenario_from
-from labkit.explore.world import Played, Program
+from labkit.explore.world import Program
 from labkit.runs import Moment, Run
 
 

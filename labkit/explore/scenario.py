@@ -3,12 +3,42 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-from labkit.explore.choices import Schedule
-from labkit.explore.world import Played
+from labkit.explore.choices import Schedule, Step, Surprise
 from labkit.runs import Moment, Run
+
+
+@dataclass(frozen=True)
+class Played:
+    """One run as the search sees it.
+
+    Args:
+        schedule: its surprises.
+        steps: every choice, with its options.
+        verdict: what it came to.
+        law: the first law it broke, and
+        how: in a sentence; both empty where it kept them all.
+        counts: how many of each fault really happened.
+    """
+
+    schedule: Schedule
+    steps: tuple[Step, ...]
+    verdict: str
+    law: str
+    how: str
+    counts: Mapping[str, int]
+
+    def children(self) -> list[Schedule]:
+        """All schedules with one surprise more, behind the last one: so a search meets each schedule once."""
+        behind = self.schedule[-1].place + 1 if self.schedule else 0
+        return [
+            (*self.schedule, Surprise(place, choice, step.worker, step.point))
+            for place, step in enumerate(self.steps[behind:], behind)
+            for choice in step.options[1:]
+        ]
 
 
 class World(Protocol):

@@ -14,8 +14,7 @@ from labkit.explore.choices import Schedule, ScheduleMismatch, order_of
 from labkit.explore.exploration import Exploration
 from labkit.explore.interrupt import Interrupt
 from labkit.explore.progress import Progress
-from labkit.explore.scenario import Scenario
-from labkit.explore.world import Played
+from labkit.explore.scenario import Played, Scenario
 
 MAX_SCHEDULES = 1_000_000
 

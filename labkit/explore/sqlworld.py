@@ -9,16 +9,16 @@ from pathlib import Path
 from typing import Any
 
 from labkit.database import Database
-from labkit.explore.choices import Choices, Schedule
+from labkit.explore.choices import Schedule
 from labkit.explore.journal import Journal, Logged
-from labkit.explore.lives import Life, RunTooLong
-from labkit.explore.moments import with_surprises
-from labkit.explore.scheduler import Scheduler, WorldEvents
+from labkit.explore.lives import Life
+from labkit.explore.scenario import Played
+from labkit.explore.scheduler import Scheduler
+from labkit.explore.simulation import SimulatedWorld
 from labkit.explore.traced import TracedConnection, connect
-from labkit.explore.warm import Files, Rows
-from labkit.explore.world import Played
+from labkit.explore.warm import Rows
 from labkit.runs import Moment, database_view
-from labkit.seams import ManualClock, Point
+from labkit.seams import Point
 from labkit.store import SCHEMA, TaskStore
 
 SqlProgram = Callable[[Any, Any], Any]
@@ -70,13 +70,13 @@ class SqlScenario:
         return SqlWorld(self, folder)
 
 
-class SqlWorld(WorldEvents):
+class SqlWorld(SimulatedWorld):
     """Plays schedules of a `SqlScenario` on one warm file with a warm connection for each worker."""
 
+    scenario: SqlScenario
+
     def __init__(self, scenario: SqlScenario, folder: Path | None = None) -> None:
-        self.scenario = scenario
-        self.clock = ManualClock()
-        self._files = Files(folder)
+        super().__init__(scenario, folder)
         self._path = self._files.folder / "tasks.sqlite"
         self._warm = Database(self._path, SCHEMA, "OFF")
         self._db = self._warm.connection()
@@ -84,51 +84,29 @@ class SqlWorld(WorldEvents):
         self._rows = [Rows(self._warm)]
         self._journal = Journal(self._db)
         self._connections: list[TracedConnection] = []
-        self._moments: list[Moment] | None = None
-        self._places: list[int] = []
-        self._hub: Scheduler
 
     def close(self) -> None:
         """Close and remove the files."""
         for db in self._connections:
             sqlite3.Connection.close(db)
         self._warm.close()
-        self._files.close()
+        super().close()
 
-    def play(self, schedule: Schedule) -> Played:
-        """Run every worker's function once, with these surprises.
+    def _begin(self) -> None:
+        super()._begin()
+        self._journal.begin()
 
-        Raises:
-            ScheduleMismatch: a surprise is not on offer at its place.
-        """
-        self._begin()
-        hub = self._hub = Scheduler(Choices(schedule), self.scenario.allowed, self.clock, self)
-        trouble = ""
-        try:
-            for _ in range(self.scenario.workers):
-                hub.start(self._live)
-            self._run(hub)
-        except RunTooLong as error:
-            trouble = str(error)
-        finally:
-            hub.close()
-            self._clear_connections()
-        hub.choices.check_used_up()
+    def _judged(self, schedule: Schedule, hub: Scheduler, trouble: str) -> Played:
         law, how = ("bounded", trouble) if trouble else self._broken()
         return Played(schedule, tuple(hub.choices.steps), "broken" if law else "kept", law, how, hub.counts)
 
     def watch(self, schedule: Schedule, title: str) -> tuple[Played, tuple[Moment, ...]]:
         """Play a schedule and keep what there was to see at every crossing."""
-        self._moments, self._places = [], []
-        try:
-            played = self.play(schedule)
-            return played, with_surprises(self._moments, self._places, played.steps)
-        finally:
-            self._moments = None
+        return self._watched(schedule)
 
     def last_look(self) -> tuple[str, tuple[tuple[str, int], ...]]:
         """What database and ledgers say at the end of the run just played, when all that was late has arrived."""
-        return self._database_view(), self._ledger()
+        return self._view(), self._ledger()
 
     def record(self) -> SqlRun:
         """All that is known of the run just played."""
@@ -140,15 +118,6 @@ class SqlWorld(WorldEvents):
             frozenset(life.name for life in lives if not life.alive),
             tuple(self._journal.log),
         )
-
-    def _begin(self) -> None:
-        for rows in self._rows:
-            rows.put_back()
-        self.clock.reset()
-        self._journal.begin()
-
-    def _run(self, hub: Scheduler) -> None:
-        hub.run()
 
     def _live(self, life: Life) -> Any:
         db = self._connect(life)
@@ -179,7 +148,7 @@ class SqlWorld(WorldEvents):
         asked = self._connections if life is None else self._connections[_number(life) - 1 : _number(life)]
         return any(db.in_transaction for db in asked)
 
-    def _clear_connections(self) -> None:
+    def _end(self) -> None:
         for place, db in enumerate(self._connections):
             db.end_of_life()
             if db.changed:
@@ -203,22 +172,9 @@ class SqlWorld(WorldEvents):
         """Put down what the commit has changed."""
         self._journal.committed(life.name, life.now())
 
-    def crossed(self, life: Life, point: Point) -> None:
-        """Keep the three views, if somebody watches."""
-        if self._moments is not None:
-            view = self._database_view()
-            self._places.append(len(self._hub.choices.steps))
-            number = len(self._moments) + 1
-            self._moments.append(
-                Moment(number, self.clock.now(), life.name, point.name, point.learned, view, self._ledger())
-            )
-
-    def _database_view(self) -> str:
+    def _view(self) -> str:
         tasks = TaskStore(self._warm, self.clock).tasks()
         return "\n".join(f"{task.id} {database_view(task)}" if tasks[1:] else database_view(task) for task in tasks)
-
-    def _ledger(self) -> tuple[tuple[str, int], ...]:
-        return ()
 
 
 def _number(life: Life) -> int:

@@ -11,23 +11,23 @@ from typing import Any
 from labkit.agent import REMOTES, plan
 from labkit.changes import Assumptions
 from labkit.deciding import Answer
-from labkit.explore.choices import Choices, Schedule, Step, Surprise
+from labkit.explore.choices import Schedule
 from labkit.explore.laws import ACQUIRING, LAWS, Law, Record, broken
-from labkit.explore.lives import START, Life, RunTooLong, Status
-from labkit.explore.moments import with_surprises
-from labkit.explore.scheduler import Scheduler, WorldEvents
-from labkit.explore.warm import Files, Known, LifeDatabase, Rows, WarmDatabase
+from labkit.explore.lives import START, Life
+from labkit.explore.scenario import Played
+from labkit.explore.scheduler import Scheduler
+from labkit.explore.simulation import SimulatedWorld
+from labkit.explore.warm import Known, LifeDatabase, Rows, WarmDatabase
 from labkit.records import PlannedOperation, Task
 from labkit.remote import LEDGER, Capabilities, RemoteService
 from labkit.retries import Budget
-from labkit.runs import Moment, Run, database_view
-from labkit.seams import ManualClock, Point
+from labkit.runs import Run, database_view
+from labkit.seams import Point
 from labkit.states import ENDED_STATES, Direction, State
 from labkit.store import SCHEMA, TaskStore
 from labkit.wire import Remote
 
 TASK_ID = "task-1"
-MAX_LAPS = 60
 MAX_UNDO_ASKED = 5
 """A person whose undo failed asks again, and gives up at some time."""
 
@@ -73,43 +73,13 @@ class TaskScenario:
         return TaskWorld(self, folder)
 
 
-@dataclass(frozen=True)
-class Played:
-    """One run as the search sees it.
-
-    Args:
-        schedule: its surprises.
-        steps: every choice, with its options.
-        verdict: what it came to.
-        law: the first law it broke, and
-        how: in a sentence; both empty where it kept them all.
-        counts: how many of each fault really happened.
-    """
-
-    schedule: Schedule
-    steps: tuple[Step, ...]
-    verdict: str
-    law: str
-    how: str
-    counts: Mapping[str, int]
-
-    def children(self) -> list[Schedule]:
-        """All schedules with one surprise more, behind the last one: so a search meets each schedule once."""
-        behind = self.schedule[-1].place + 1 if self.schedule else 0
-        return [
-            (*self.schedule, Surprise(place, choice, step.worker, step.point))
-            for place, step in enumerate(self.steps[behind:], behind)
-            for choice in step.options[1:]
-        ]
-
-
-class TaskWorld(WorldEvents):
+class TaskWorld(SimulatedWorld):
     """Plays schedules of a `TaskScenario` on warm files."""
 
+    scenario: TaskScenario
+
     def __init__(self, scenario: TaskScenario, folder: Path | None = None) -> None:
-        self.scenario = scenario
-        self._files = Files(folder)
-        self.clock = ManualClock()
+        super().__init__(scenario, folder)
         self._warm = WarmDatabase(self._files.folder / "tasks.sqlite", SCHEMA)
         self.store = TaskStore(self._warm, self.clock, assumptions=scenario.assumptions)
         ledgers = {
@@ -126,8 +96,6 @@ class TaskWorld(WorldEvents):
         self._lease_until = Known(self._warm, self._read_lease)
         self._arrivals = {name: Known(ledgers[name], service.arrivals) for name, service in self.services.items()}
         self._booked = {name: Known(ledgers[name], service.effects) for name, service in self.services.items()}
-        self._moments: list[Moment] | None = None
-        self._places: list[int] = []
         self._holder: Life | None = None
         self._undo_asked = 0
 
@@ -136,55 +104,30 @@ class TaskWorld(WorldEvents):
         self.store.close()
         for service in self.services.values():
             service.close()
-        self._files.close()
+        super().close()
 
-    def play(self, schedule: Schedule) -> Played:
-        """Run the scenario once, with these surprises.
-
-        Raises:
-            ScheduleMismatch: a surprise is not on offer at its place.
-        """
-        for rows in self._rows:
-            rows.put_back()
-        self.clock.reset()
+    def _begin(self) -> None:
+        super()._begin()
         self._holder, self._undo_asked = None, 0
-        hub = self._hub = Scheduler(Choices(schedule), self.scenario.allowed, self.clock, self)
-        trouble = ""
-        try:
-            for _ in range(self.scenario.workers):
-                hub.start(self._live)
-            self._run(hub)
-            hub.no_more_surprises()
-            hub.start(self._live)
-            self._run(hub)
-        except RunTooLong as error:
-            trouble = str(error)
-        finally:
-            hub.close()
-        hub.choices.check_used_up()
+
+    def _run(self, hub: Scheduler) -> None:
+        """Run until nothing is left to do; then once more, without surprises."""
+        self._until_idle(hub)
+        hub.no_more_surprises()
+        hub.start(self._live)
+        self._until_idle(hub)
+
+    def _judged(self, schedule: Schedule, hub: Scheduler, trouble: str) -> Played:
         record = self.record()
         law, how = ("bounded", trouble) if trouble else broken(record, self.scenario.laws)
         counts = {**hub.counts, "take_over": sum(entry.event == "take_over" for entry in record.history)}
         return Played(schedule, tuple(hub.choices.steps), record.verdict, law, how, counts)
 
-    def _run(self, hub: Scheduler) -> None:
-        """Run until nobody has anything left to do."""
-        hub.run()
-        for _ in range(MAX_LAPS):
-            if not self._next_lap(hub):
-                break
-            hub.run()
-
     def watch(self, schedule: Schedule, title: str) -> tuple[Played, Run]:
         """Play a schedule and keep the three views at every crossing."""
-        self._moments, self._places = [], []
-        try:
-            played = self.play(schedule)
-            record = self.record()
-            moments = with_surprises(self._moments, self._places, played.steps)
-            return played, Run(title, moments, record.task, tuple(sorted(record.effects.items())), record.verdict)
-        finally:
-            self._moments = None
+        played, moments = self._watched(schedule)
+        record = self.record()
+        return played, Run(title, moments, record.task, self._ledger(), record.verdict)
 
     def record(self) -> Record:
         """All that is known of the run just played."""
@@ -206,33 +149,16 @@ class TaskWorld(WorldEvents):
         }
         return self.scenario.program(TASK_ID, store, remotes)
 
-    def _next_lap(self, hub: Scheduler) -> bool:
-        """All are idle: start, wake or wait for whoever can go on next; tells whether there is anybody."""
-        now, task = self.clock.now(), self._task()
-        if hub.wake({Status.SLEEPING}, now):
-            return True
-        if _workable(task, now) and hub.may_start():
-            hub.start(self._live)
-            return True
-        if hub.wake({Status.PAUSED}, now):
-            return True
-        due = self._next_due(hub, task)
-        if due is not None:
-            self.clock.advance(due - now)  # late requests arrive when their remote is touched next
-            return True
-        return self._person_acts(task)
+    def _due(self) -> float | None:
+        task = self._task()
+        return task.next_run_at if task.state is State.QUEUED else task.lease_expires_at
 
-    def _next_due(self, hub: Scheduler, task: Task) -> float | None:
-        waiting = [life.wakes_at for life in hub.lives if life.status in (Status.SLEEPING, Status.PAUSED)]
-        if task.state is State.QUEUED:
-            waiting.append(task.next_run_at)
-        if task.lease_expires_at is not None:
-            waiting.append(task.lease_expires_at)
-        waiting += [at for arrivals in self._arrivals.values() for at in arrivals()]
-        return min((at for at in waiting if at > self.clock.now()), default=None)
+    def _under_way(self) -> list[float]:
+        return [at for arrivals in self._arrivals.values() for at in arrivals()]
 
-    def _person_acts(self, task: Task) -> bool:
+    def _nobody_left(self) -> bool:
         """What a truthful, patient person does: look into the ledger and answer; ask for what is done to be undone."""
+        task = self._task()
         if self.scenario.person and task.state is State.AWAITING_CONFIRMATION:
             if task.in_doubt is None:
                 self.store.answer(task, Answer.APPROVED, "Ada")
@@ -251,15 +177,16 @@ class TaskWorld(WorldEvents):
         return False
 
     def crossed(self, life: Life, point: Point) -> None:
-        """Note who has acquired the task, whatever it calls itself; keep the three views, if somebody watches."""
+        """Note who has acquired the task, whatever it calls itself."""
         if point.action in ACQUIRING:
             self._holder = life
-        if self._moments is not None:
-            view, ledger = database_view(self._task()), tuple(sorted(self._effects().items()))
-            number = len(self._moments) + 1
-            moment = Moment(number, self.clock.now(), life.name, point.name, point.learned, view, ledger)
-            self._moments.append(moment)
-            self._places.append(len(self._hub.choices.steps))
+        super().crossed(life, point)
+
+    def _view(self) -> str:
+        return database_view(self._task())
+
+    def _ledger(self) -> tuple[tuple[str, int], ...]:
+        return tuple(sorted(self._effects().items()))
 
     def _read_lease(self) -> float | None:
         query = "SELECT lease_expires_at FROM tasks WHERE id = ?"
@@ -301,9 +228,3 @@ def _reversible(task: Task) -> bool:
     return any(
         one.undo_request is not None and one.id in done and f"{one.id}/undo" not in done for one in task.operations
     )
-
-
-def _workable(task: Task, now: float) -> bool:
-    if task.state is State.QUEUED:
-        return task.next_run_at <= now
-    return task.lease_expires_at is not None and task.lease_expires_at <= now

@@ -22,6 +22,7 @@ from labkit.explore.scheduler import Scheduler, WorldEvents
 from labkit.explore.search import explore
 from labkit.explore.world import ALL_SURPRISES, TaskScenario, TaskWorld
 from labkit.policies import BY_CAPABILITY
+from labkit.remote import Capabilities
 from labkit.seams import Call, ManualClock, Point
 from labkit.states import State
 from labkit.store import TaskStore
@@ -29,6 +30,7 @@ from labkit.wire import Remote
 from labkit.worker import Worker
 
 Program = Callable[[Life], Any]
+KEYS = Capabilities(idempotency_keys=True)
 EVERYTHING = frozenset({"crash", "switch", "pause", "cancel", "refused", "request_lost", "response_lost", "late"})
 
 
@@ -422,6 +424,21 @@ def test_a_pause_is_offered_at_every_crossing_at_which_a_lease_is_held_and_at_no
     last = max(place for place, (_, _, options) in enumerate(found) if len(options) > 1)
     for point, holds, options in found[: last + 1]:
         assert ("pause" in options) == holds, point
+
+
+def test_the_history_calls_each_life_by_the_name_that_the_timeline_shows() -> None:
+    world = TaskScenario(LabWorker("same_key"), tuple(plan()[:1]), {"payments": KEYS}, workers=2).open()
+    try:
+        places = [step.point for step in world.play(()).steps]
+        crash = Surprise(places.index("send task-1/refund"), "crash")
+        _, run = world.watch((crash,), "crash")
+        history = [(one.event, one.worker) for one in world.store.history("task-1") if one.worker is not None]
+    finally:
+        world.close()
+    seen = [(moment.point.split()[0], moment.worker) for moment in run.moments]
+    assert history == [one for one in seen if one[0] not in ("start", "send")]
+    assert ("claim", "worker-1") in history
+    assert [worker for event, worker in history if event == "take_over"] == ["worker-3"], "worker-2 came too early"
 
 
 def test_a_zombie_is_among_the_schedules_whatever_the_workers_call_themselves() -> None:

@@ -12,6 +12,7 @@ from labkit.errors import InvalidInput
 from labkit.explore import Exploration, SqlScenario, TaskScenario, explore
 from labkit.explore.contrasts import CONTRASTS
 from labkit.explore.guarantees import GUARANTEES, Shown, show
+from labkit.show.exploration import show as exploration
 from labkit.show.guarantees import guarantee_table, page
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "guarantees.md"
@@ -152,6 +153,18 @@ def test_the_page_has_a_row_for_every_claim_and_says_how_to_read_it() -> None:
     assert rows == [one.name for one in GUARANTEES]
     assert all(line.count(" | ") == 4 for line in text.splitlines() if line.startswith("| **"))
     assert "surprise" in text.partition("| claim |")[0]
+
+
+def test_every_result_can_be_printed_on_a_console_that_knows_ascii_only(shown: dict[str, Shown]) -> None:
+    for one in shown.values():
+        for result in (one.kept, one.dropped):
+            assert str(result).isascii()
+            assert str(exploration(result)).isascii(), one.guarantee.name
+        assert one.dropped.capsule is not None
+        assert str(one.dropped.capsule).isascii()
+        assert str(one.dropped.replay()).isascii()
+    assert str(guarantee_table(shown.values())).isascii()
+    assert page(shown.values()).isascii()
 
 
 def test_a_bar_in_a_cell_does_not_end_it(shown: dict[str, Shown]) -> None:

@@ -23,10 +23,10 @@ class LabWorker:
 
     policy: str
 
-    def __call__(self, task_id: str, store: TaskStore, remotes: Mapping[str, Remote]) -> State:
-        """Run the worker once; it writes a transcript where its policy goes by one."""
+    def __call__(self, task_id: str, store: TaskStore, remotes: Mapping[str, Remote], name: str = "worker-1") -> State:
+        """Run the worker once, under a name; it writes a transcript where its policy goes by one."""
         talks = self.policy == "replay_transcript"
-        return Worker(store, remotes, POLICIES[self.policy], talks=talks).run(task_id)
+        return Worker(store, remotes, POLICIES[self.policy], name, talks=talks).run(task_id)
 
 
 def label_of(program: Callable[..., Any]) -> str:

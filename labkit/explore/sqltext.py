@@ -9,6 +9,9 @@ from functools import lru_cache
 from typing import Any
 
 SHOWN = 60
+MORE = "..."
+"""What is left out; not every console can print one sign for it."""
+
 KEPT = 1_000
 DML = frozenset({"INSERT", "UPDATE", "DELETE", "REPLACE"})
 _BLANK = r"(?:\s+|--[^\n]*(?:\n|$)|/\*.*?\*/)*"
@@ -57,7 +60,7 @@ def leaves_traces(sql: str) -> bool:
 def shown(sql: str) -> str:
     """A statement as one short line."""
     text = " ".join(sql.split())
-    return text if len(text) <= SHOWN else f"{text[: SHOWN - 1]}…"
+    return text if len(text) <= SHOWN else f"{text[: SHOWN - len(MORE)]}{MORE}"
 
 
 def row_in_words(row: Any) -> str:

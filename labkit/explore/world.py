@@ -14,6 +14,7 @@ from labkit.deciding import Answer
 from labkit.explore.choices import Schedule
 from labkit.explore.laws import ACQUIRING, LAWS, Law, Record, broken
 from labkit.explore.lives import START, Life
+from labkit.explore.programs import LabWorker
 from labkit.explore.scenario import Played
 from labkit.explore.scheduler import Scheduler
 from labkit.explore.simulation import SimulatedWorld
@@ -147,7 +148,10 @@ class TaskWorld(SimulatedWorld):
         remotes = {
             name: Remote(service, network=life.deliver, boundary=life.cross) for name, service in self.services.items()
         }
-        return self.scenario.program(TASK_ID, store, remotes)
+        program = self.scenario.program
+        if isinstance(program, LabWorker):  # others call themselves what they like
+            return program(TASK_ID, store, remotes, life.name)
+        return program(TASK_ID, store, remotes)
 
     def _due(self) -> float | None:
         task = self._task()

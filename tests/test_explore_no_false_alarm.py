@@ -74,6 +74,17 @@ def test_a_clock_that_is_off_raises_no_alarm(can: str) -> None:
 
 
 @pytest.mark.drill
+@pytest.mark.parametrize("can", QUICK)
+def test_a_clock_that_is_off_raises_no_alarm_with_three_surprises(can: str) -> None:
+    assert_no_alarm(explore(replace(one_at(can), allowed=EVERYTHING | {CLOCK}), 3))
+
+
+@pytest.mark.drill
+def test_three_operations_raise_no_alarm_with_a_clock_that_is_off() -> None:
+    assert_no_alarm(explore(replace(THREE, allowed=EVERYTHING | {CLOCK}), 2))
+
+
+@pytest.mark.drill
 def test_three_operations_at_three_remotes_raise_no_alarm() -> None:
     assert_no_alarm(explore(THREE, 2), schedules=1_903)
 

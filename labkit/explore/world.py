@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from labkit.agent import REMOTES, plan
 from labkit.changes import Assumptions
@@ -74,6 +74,16 @@ class TaskScenario:
         return TaskWorld(self, folder)
 
 
+class _Row(NamedTuple):
+    """What is looked at between all crossings. The whole task would be read far too often for it."""
+
+    state: str
+    direction: str
+    next_run_at: float
+    lease_expires_at: float | None
+    cancel_requested: int
+
+
 class TaskWorld(SimulatedWorld):
     """Plays schedules of a `TaskScenario` on warm files."""
 
@@ -94,7 +104,7 @@ class TaskWorld(SimulatedWorld):
         self.store.enqueue(TASK_ID, scenario.operations, budget=scenario.budget)
         self._rows = [Rows(database) for database in (self._warm, *ledgers.values())]
         self._task = Known(self._warm, partial(self.store.get, TASK_ID))
-        self._lease_until = Known(self._warm, self._read_lease)
+        self._row = Known(self._warm, self._read_row)
         self._arrivals = {name: Known(ledgers[name], service.arrivals) for name, service in self.services.items()}
         self._booked = {name: Known(ledgers[name], service.effects) for name, service in self.services.items()}
         self._holder: Life | None = None
@@ -154,8 +164,8 @@ class TaskWorld(SimulatedWorld):
         return program(TASK_ID, store, remotes)
 
     def _due(self) -> float | None:
-        task = self._task()
-        return task.next_run_at if task.state is State.QUEUED else task.lease_expires_at
+        row = self._row()
+        return row.next_run_at if row.state == State.QUEUED else row.lease_expires_at
 
     def _under_way(self) -> list[float]:
         return [at for arrivals in self._arrivals.values() for at in arrivals()]
@@ -192,25 +202,24 @@ class TaskWorld(SimulatedWorld):
     def _ledger(self) -> tuple[tuple[str, int], ...]:
         return tuple(sorted(self._effects().items()))
 
-    def _read_lease(self) -> float | None:
-        query = "SELECT lease_expires_at FROM tasks WHERE id = ?"
-        (until,) = self._warm.connection().execute(query, (TASK_ID,)).fetchone()
-        return None if until is None else float(until)
+    def _read_row(self) -> _Row:
+        query = f"SELECT {', '.join(_Row._fields)} FROM tasks WHERE id = ?"
+        return _Row(*self._warm.connection().execute(query, (TASK_ID,)).fetchone())
 
     def can_pause(self, life: Life) -> bool:
         """A worker that holds the lease can sleep through its end."""
-        return life is self._holder and self._lease_until() is not None
+        return life is self._holder and self._row().lease_expires_at is not None
 
     def pause_ends_at(self) -> float:
         """When the lease runs out."""
-        until = self._lease_until()
+        until = self._row().lease_expires_at
         assert until is not None, "only a holder is paused"
         return until
 
     def can_cancel(self) -> bool:
         """A task that has not ended can be cancelled, once, while it goes forward."""
-        task = self._task()
-        return not task.cancel_requested and task.direction is Direction.DO and task.state not in ENDED_STATES
+        row = self._row()
+        return not row.cancel_requested and row.direction == Direction.DO and row.state not in ENDED_STATES
 
     def cancel(self) -> None:
         """Somebody wants the task stopped."""

@@ -10,7 +10,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from labkit.errors import InvalidInput
-from labkit.explore.choices import Surprise
 from labkit.explore.contrasts import CONTRASTS, Contrast
 from labkit.explore.exploration import Exploration
 
@@ -52,13 +51,9 @@ class Shown:
 
     @property
     def schedule(self) -> tuple[str, ...]:
-        """The surprises of the smallest schedule that breaks it; none where the quiet run does."""
-        return () if self.dropped.failure is None else tuple(map(in_words, self.dropped.failure.schedule))
-
-
-def in_words(surprise: Surprise) -> str:
-    """Who, where and what: `worker-1, wire: send task-1/refund: response lost`."""
-    return f"{surprise.worker}, {surprise.point}: {surprise.choice.replace('_', ' ')}"
+        """The smallest schedule that breaks it, such as `worker-1, wire: send task-1/refund: response lost`."""
+        found = () if self.dropped.failure is None else self.dropped.failure.schedule
+        return tuple(f"{one.worker}, {one.point}: {one.choice.replace('_', ' ')}" for one in found)
 
 
 GUARANTEES: tuple[Guarantee, ...] = (

@@ -48,7 +48,7 @@ class TaskScenario:
         operations: the task's external writes.
         remotes: the capabilities of each remote, by name.
         workers: how many are there from the start.
-        allowed: the kinds of surprise that may happen.
+        allowed: the kinds of surprise that may happen; cancels, early arrivals and clocks only where asked for.
         person: somebody answers truthfully, once nothing can be under way any more.
         compensate: that person also wants done operations undone once the task has failed or was cancelled.
         budget: attempts and seconds for each operation.

@@ -3,6 +3,7 @@
 import multiprocessing
 import os
 import pickle
+import shutil
 import signal
 import subprocess
 import sys
@@ -491,6 +492,25 @@ def test_a_batch_ends_once_its_search_is_over(tmp_path: Path):
     flag.touch()
     runs, mismatch = batch(Walk(before=flag.unlink), (), (Surprise(0, CRASH),), folder=tmp_path)
     assert (len(runs), mismatch) == (1, None)
+
+
+def test_a_search_whose_folder_somebody_removes_does_not_call_itself_complete(
+    private: Path, tmp_path_factory: pytest.TempPathFactory
+):
+    tally = tmp_path_factory.mktemp("tally") / "tally"
+    with threads() as executor:
+        shown = explore(Walk(100, before=partial(_tidy_up, private, tally)), 1, executor=executor)
+    assert not shown.complete
+    assert not shown.passed
+    assert shown.summary.startswith("NOT EXHAUSTIVE: the folder of the search was removed while it ran")
+
+
+def _tidy_up(private: Path, tally: Path) -> None:
+    with tally.open("ab") as file:
+        file.write(b".")
+    if tally.stat().st_size == 30:  # in the middle of a batch: they have 1, then 20 schedules each
+        for folder in private.iterdir():
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def test_a_batch_ends_at_its_first_failure_unless_told_to_go_on():

@@ -41,6 +41,10 @@ class OutOfTime(Exception):
     """The search has used up its seconds."""
 
 
+class CutOff(Exception):
+    """A batch has not run all of its schedules, and no run of it says why."""
+
+
 class BatchFailed(LabError):
     """A batch ended with an error that cannot travel from its process to this one as it is."""
 
@@ -97,22 +101,23 @@ class Spread:
         )
         self._files = Files()
         _flag(self._files.folder).touch()
-        self._waiting: deque[Future[Batch]] = deque()
+        self._waiting: deque[tuple[Future[Batch], int]] = deque()
 
     def run(self, level: Sequence[Schedule], deeper: bool) -> Iterator[Seen]:
         """See `Runner`."""
         size = min(max(len(level) // BATCHES_A_LEVEL, SMALLEST), LARGEST)
         folder = str(self._files.folder)
         for start in range(0, len(level), size):
-            batch = pickle.dumps(level[start : start + size])
-            self._waiting.append(self._executor.submit(run_batch, self._parcel, batch, deeper, self._go_on, folder))
+            batch = level[start : start + size]
+            sent = (self._parcel, pickle.dumps(batch), deeper, self._go_on, folder)
+            self._waiting.append((self._executor.submit(run_batch, *sent), len(batch)))
             if len(self._waiting) >= AHEAD:
                 yield from self._next()
         while self._waiting:
             yield from self._next()
 
     def _next(self) -> Iterator[Seen]:
-        first = self._waiting[0]
+        first, size = self._waiting[0]
         while not first.done():
             if self._deadline is not None and time.monotonic() >= self._deadline:
                 raise OutOfTime
@@ -122,12 +127,14 @@ class Spread:
         yield from seen
         if mismatch is not None:
             raise mismatch
+        if len(seen) < size:  # the folder is gone, and with it the flag: somebody has tidied up
+            raise CutOff
 
     def close(self) -> None:
         """See `Runner`. Batches under way see that the flag is gone, and end after their present schedule."""
         try:
             _flag(self._files.folder).unlink(missing_ok=True)
-            wait([future for future in self._waiting if not future.cancel()], GRACE_SECONDS)
+            wait([future for future, _ in self._waiting if not future.cancel()], GRACE_SECONDS)
         finally:
             self._files.close()
 

@@ -9,7 +9,7 @@ from concurrent.futures import Executor
 from contextlib import closing, contextmanager
 
 from labkit.errors import InvalidInput
-from labkit.explore.batches import Here, OutOfTime, Runner, Spread
+from labkit.explore.batches import CutOff, Here, OutOfTime, Runner, Spread
 from labkit.explore.choices import Schedule, ScheduleMismatch, order_of
 from labkit.explore.exploration import Exploration
 from labkit.explore.interrupt import Interrupt
@@ -77,6 +77,8 @@ def _ends_of_search(found: _Found, max_seconds: float | None) -> Iterator[None]:
         found.cut_short = "interrupted"
     except OutOfTime:
         found.cut_short = f"stopped after {max_seconds:g} seconds"
+    except CutOff:
+        found.cut_short = "the folder of the search was removed while it ran"
     except ScheduleMismatch as mismatch:
         found.cut_short = f"the program is not the same on every run: {mismatch}"
 

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from labkit.database import Database
-from labkit.guards import refusal, update_sql
+from labkit.guards import refusal, updates
 from labkit.records import Announcement, Json, Lease, Task, checked_name, checked_seconds, to_json
 from labkit.seams import Boundary, Clock, Point
-from labkit.states import Event, State, edges_of
+from labkit.states import Event, State
 
 
 @dataclass(frozen=True)
@@ -51,9 +51,9 @@ class Change:
     learned: str = ""
     detail: Json = field(default_factory=dict)
 
-    def run(self, sql: str) -> list[Any]:
-        """Execute one more statement of the same transaction, with the change's parameters."""
-        return self.db.execute(sql, self.params).fetchall()
+    def run(self, sql: str, **more: Any) -> list[Any]:
+        """Execute one more statement of the same transaction, with the change's parameters and perhaps more."""
+        return self.db.execute(sql, self.params | more).fetchall()
 
     def announce(self, announcement: Announcement | None) -> None:
         """Put a message into the outbox, in the transaction of the change that it announces."""
@@ -122,8 +122,8 @@ class Changes:
         return params | {"id": held, "version": None, "token": None}
 
     def _update(self, db: sqlite3.Connection, event: Event, params: dict[str, Any], sets: str) -> Change:
-        for edge in edges_of(event):
-            changed = db.execute(update_sql(edge, sets), params).fetchall()
+        for edge, sql in updates(event, sets):
+            changed = db.execute(sql, params).fetchall()
             if changed:  # the row count is the verdict
                 ((version, token, expires_at),) = changed
                 subject = params.get("operation_id") or params["id"]
@@ -139,9 +139,9 @@ class Changes:
             (
                 change.params["id"],
                 change.params["now"],
-                event,
-                change.params["source_state"],
-                change.state,
+                str(event),  # a plain text, which sqlite3 takes as it is
+                str(change.params["source_state"]),
+                str(change.state),
                 change.version,
                 change.token,
                 change.params.get("worker"),

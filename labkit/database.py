@@ -10,9 +10,8 @@ import os
 import sqlite3
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
-from typing import NoReturn
 
 from labkit.errors import (
     InvalidInput,
@@ -65,7 +64,7 @@ class Database:
 
     journal_mode = "unknown"
     _closed = False
-    _place: tuple[object, ...] | None = None
+    _place: list[object] | None = None
 
     def __init__(self, path: str | os.PathLike[str], schema: Schema, synchronous: Synchronous = "FULL") -> None:
         if not isinstance(path, str | os.PathLike) or str(path) in ("", ":memory:") or "\0" in str(path):
@@ -92,8 +91,11 @@ class Database:
         thread = threading.current_thread()
         found = self._opened.get(thread)
         if found is None:
-            with self.errors():
+            try:
                 found = self._open()
+            except Exception as error:
+                self.tell(error)
+                raise
             with self._lock:
                 for ended in [one for one in self._opened if not one.is_alive()]:
                     self._opened.pop(ended).close()
@@ -109,6 +111,8 @@ class Database:
                 raise StoreCorrupt(self.path.name, str(error)) from error
             raise
         if first:
+            beside = ("-wal", "-shm") if self.journal_mode == "wal" else ()
+            self._paths = [self._file, *(self._file + name for name in beside)]
             try:
                 self._place = self._places()
             except OSError as error:
@@ -116,13 +120,12 @@ class Database:
                 raise StoreMoved(self.path.name, "the file, or -wal or -shm beside it, was deleted at once") from error
         return opened
 
-    def _places(self) -> tuple[object, ...]:
+    def _places(self) -> list[object]:
         """Which files lie at our paths now; see SQLite's "How To Corrupt", section 4."""
-        beside = ("-wal", "-shm") if self.journal_mode == "wal" else ()
-        found = [os.stat(self._file + name) for name in ("", *beside)]
-        return found[0].st_size > 0, *((one.st_dev, one.st_ino) for one in found)
+        found = [os.stat(path) for path in self._paths]
+        return [found[0].st_size > 0, *[(one.st_dev, one.st_ino) for one in found]]
 
-    def _check_place(self) -> None:
+    def check_place(self) -> None:
         """A file that was deleted takes writes without a murmur, and loses them when its last user closes it."""
         try:
             moved = self._place is not None and self._places() != self._place
@@ -133,43 +136,37 @@ class Database:
                 self.path.name, "the file, or -wal or -shm beside it, was deleted or replaced while in use"
             )
 
-    @contextmanager
-    def write(self) -> Iterator[sqlite3.Connection]:
-        """Run the block as one write transaction: all of it is committed, or nothing.
+    def write(self) -> AbstractContextManager[sqlite3.Connection]:
+        """Run a `with` block as one write transaction: all of it is committed, or nothing.
 
         `BEGIN IMMEDIATE` takes the write lock before the first read; a transaction that reads first and then
         writes fails at once when another wrote in between, whatever the busy time-out.
         """
-        with self._transaction("BEGIN IMMEDIATE") as connection:
+        return self._transaction(writes=True)
+
+    def read(self) -> AbstractContextManager[sqlite3.Connection]:
+        """Run a `with` block on one snapshot of the file; what cannot be read as what it should be is damaged."""
+        return self._transaction(writes=False)
+
+    @contextmanager
+    def _transaction(self, writes: bool) -> Iterator[sqlite3.Connection]:
+        # A generator, and one alone: whatever bytecode an interrupt hits, its end rolls back.
+        connection = self.idle_connection()
+        try:
+            patiently(connection.execute, "BEGIN IMMEDIATE" if writes else "BEGIN")
+            self.check_place()
+            if not writes:
+                patiently(connection.execute, "PRAGMA user_version")  # takes the snapshot now
             yield connection
+            patiently(connection.execute, "COMMIT")
+        except BaseException as error:
+            with suppress(sqlite3.ProgrammingError):  # closed meanwhile, and so rolled back
+                connection.rollback()
+            if isinstance(error, Exception):
+                self.tell(error, reading=not writes)
+            raise
 
-    @contextmanager
-    def read(self) -> Iterator[sqlite3.Connection]:
-        """Run the block on one snapshot of the file; what cannot be read as what it should be is damaged."""
-        with self._transaction("BEGIN") as connection:
-            patiently(lambda: connection.execute("PRAGMA user_version"))  # takes the snapshot now
-            try:
-                yield connection
-            except ValueError as error:
-                if isinstance(error, UnicodeEncodeError):  # the caller's
-                    raise
-                raise StoreCorrupt(self.path.name, f"a row that cannot be read: {error}") from error
-
-    @contextmanager
-    def _transaction(self, begin: str) -> Iterator[sqlite3.Connection]:
-        connection = self._idle_connection()
-        with self.errors():
-            try:
-                patiently(lambda: connection.execute(begin))
-                self._check_place()
-                yield connection
-                patiently(lambda: connection.execute("COMMIT"))
-            except BaseException:
-                with suppress(sqlite3.ProgrammingError):  # closed meanwhile, and so rolled back
-                    connection.rollback()
-                raise
-
-    def _idle_connection(self) -> sqlite3.Connection:
+    def idle_connection(self) -> sqlite3.Connection:
         """This thread's connection. A transaction left open by an interrupt is nobody's any more: close it.
 
         The new connection is opened first: with the last one SQLite would remove -wal, as if somebody had deleted it.
@@ -185,22 +182,21 @@ class Database:
         finally:
             found.close()
 
-    @contextmanager
-    def errors(self) -> Iterator[None]:
-        """Turn SQLite's errors into ours, by error code; a bug of ours stays a bug."""
-        try:
-            yield
-        except UnicodeDecodeError as error:
-            raise StoreCorrupt(self.path.name, f"text that cannot be read: {error}") from error
-        except (UnicodeEncodeError, OverflowError) as error:
+    def tell(self, error: Exception, reading: bool = False) -> None:
+        """Raise an error of SQLite's as ours, by error code; return where it is none, for a bug of ours stays a bug."""
+        if isinstance(error, UnicodeEncodeError | OverflowError):
             raise InvalidInput("text and numbers that SQLite can hold", str(error)) from error
-        except sqlite3.Error as error:
-            self._say(error)
+        if isinstance(error, UnicodeDecodeError):
+            raise StoreCorrupt(self.path.name, f"text that cannot be read: {error}") from error
+        if reading and isinstance(error, ValueError):
+            raise StoreCorrupt(self.path.name, f"a row that cannot be read: {error}") from error
+        if isinstance(error, sqlite3.Error):
+            self._tell_sqlite(error)
 
-    def _say(self, error: sqlite3.Error) -> NoReturn:
+    def _tell_sqlite(self, error: sqlite3.Error) -> None:
         if self._closed:
             raise StoreClosed(self.path.name, "closed meanwhile by another thread") from error
-        if str(error).startswith("Cannot operate on a closed database"):  # see `_idle_connection`
+        if str(error).startswith("Cannot operate on a closed database"):  # see `idle_connection`
             raise StoreClosed(self.path.name, "used again in the middle of a call") from error
         code = getattr(error, "sqlite_errorcode", None)
         if code in _BY_CALLER or str(error).startswith("Error binding parameter"):
@@ -208,9 +204,8 @@ class Database:
         if code is None and isinstance(error, sqlite3.OperationalError):  # only Python's "could not decode"
             raise StoreCorrupt(self.path.name, str(error)) from error
         kind = None if code is None else _BY_CODE.get(code, _BY_CODE.get(code & 0xFF))
-        if kind is None:
-            raise error
-        raise kind(self.path.name, str(error), error.sqlite_errorname) from error
+        if kind is not None:
+            raise kind(self.path.name, str(error), error.sqlite_errorname) from error
 
     def close(self) -> None:
         """Close the connections of all threads. A repeated call is harmless."""

@@ -99,9 +99,14 @@ GUARDS: Mapping[Condition, Guard] = {
 
 
 @cache
+def updates(event: Event, sets: str) -> tuple[tuple[Transition, str], ...]:
+    """Every edge of an event, in the order in which the store tries them, with its conditional UPDATE."""
+    return tuple((edge, update_sql(edge, sets)) for edge in edges_of(event))
+
+
 def update_sql(edge: Transition, sets: str) -> str:
     """Return the conditional UPDATE of one edge; `sets` are its further assignments."""
-    assignments = [f"state = '{edge.target}'"]
+    assignments = [] if edge.source is edge.target else [f"state = '{edge.target}'"]
     if edge.event not in UNVERSIONED_EVENTS:
         assignments.append("version = version + 1")
     if edge.source in HELD_STATES and edge.target not in HELD_STATES:

@@ -26,12 +26,10 @@ WHERE state IN ('running', 'uncertain') AND lease_expires_at <= :now
 ORDER BY lease_expires_at, id LIMIT 1""",
 }
 _NEXT_STEP = "step = step + 1, attempts = 0, first_attempt_at = NULL, error_category = NULL"
+_ATTEMPTS_SO_FAR = "SELECT coalesce(max(n), 0) FROM attempts WHERE operation_id = :operation_id"
 _INTEND = """
 INSERT INTO attempts (operation_id, n, request_id, token, sent_at)
-SELECT :operation_id, coalesce(max(n), 0) + 1, coalesce(:request_id, :operation_id || '#' || (coalesce(max(n), 0) + 1)),
-       :token, :now
-FROM attempts WHERE operation_id = :operation_id
-RETURNING n, request_id"""
+VALUES (:operation_id, :number, :request_id, :token, :now)"""
 _LAST_OUTCOME = """
 UPDATE attempts SET outcome = :outcome
 WHERE operation_id = (SELECT operation_id FROM operations WHERE operation_id = :operation_id AND task_id = :id)
@@ -131,9 +129,10 @@ class HoldingChanges(Changes):
         """
         params: dict[str, Any] = {
             "operation_id": operation_id,
-            "request_id": None if request_id is None else checked_name("request_id", request_id),
             "key_memory": None,
         }
+        if request_id is not None:
+            checked_name("request_id", request_id)
         if key_memory_seconds is not None:
             params["key_memory"] = checked_seconds("key_memory_seconds", key_memory_seconds, most=math.inf)
         if last_outcome is not None:
@@ -141,7 +140,9 @@ class HoldingChanges(Changes):
         sets = "attempts = attempts + 1, first_attempt_at = coalesce(first_attempt_at, :now)"
         first = _LAST_OUTCOME if last_outcome is not None else ""
         with self._change(Event.INTEND, lease, sets, first, **params) as change:
-            ((number, request),) = change.run(_INTEND)
+            number = change.run(_ATTEMPTS_SO_FAR)[0][0] + 1
+            request = request_id or f"{operation_id}#{number}"
+            change.run(_INTEND, number=number, request_id=request)
             change.detail = {"request_id": request}
             change.learned = f"about to send, attempt {number}"
         return change.lease(lease.worker), Attempt(number, request, change.token, change.params["now"], None)

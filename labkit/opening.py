@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from importlib.resources import files
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Literal, ParamSpec, TypeVar
 
 from labkit.errors import NotALabFile, StoreCorrupt
 
@@ -26,6 +26,7 @@ LOOK_SECONDS = 0.02
 EXAMINED_BYTES = 4 * 1024 * 1024
 """A file up to this size is looked through whenever it is opened, in well under a second."""
 Synchronous = Literal["FULL", "NORMAL", "OFF"]
+P = ParamSpec("P")
 T = TypeVar("T")
 
 
@@ -52,7 +53,7 @@ class Schema:
         return found
 
 
-def patiently(run: Callable[[], T]) -> T:
+def patiently(run: Callable[P, T], *args: P.args, **more: P.kwargs) -> T:
     """Call `run` again for as long as others keep the file locked, up to `PATIENCE_SECONDS`.
 
     SQLite's own waiting is unfair: its looks at the lock come to lie 100 ms apart, and whoever has just let go of it
@@ -62,7 +63,7 @@ def patiently(run: Callable[[], T]) -> T:
     deadline = time.monotonic() + PATIENCE_SECONDS
     while True:
         try:
-            return run()
+            return run(*args, **more)
         except sqlite3.OperationalError as error:
             if primary_code(error) != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
                 raise
@@ -97,7 +98,7 @@ def open_file(path: str, schema: Schema, synchronous: Synchronous, examine: bool
             raise
     connection = _connect(path)
     try:  # no memory can be shared between processes here, as in some network homes
-        patiently(lambda: _leave_wal(connection))
+        patiently(_leave_wal, connection)
     except BaseException:
         connection.close()
         raise
@@ -120,11 +121,11 @@ def _prepared(
 ) -> tuple[sqlite3.Connection, str]:
     name = os.path.basename(path)
     try:
-        empty = patiently(lambda: _look(connection, name, schema, examine))
+        empty = patiently(_look, connection, name, schema, examine)
         connection.execute("PRAGMA foreign_keys = ON")
         connection.execute("PRAGMA cache_spill = OFF")  # a spill would wait for readers in mid-transaction
         if empty and wal:  # later openers keep the mode that was found to work
-            patiently(lambda: connection.execute("PRAGMA journal_mode = WAL"))
+            patiently(connection.execute, "PRAGMA journal_mode = WAL")
         (mode,) = connection.execute("PRAGMA journal_mode").fetchone()
         # A rollback journal that comes back after a power cut undoes its transaction; EXTRA makes its removal durable.
         level = "EXTRA" if synchronous == "FULL" and mode != "wal" else synchronous
@@ -185,7 +186,7 @@ def _objects(connection: sqlite3.Connection) -> frozenset[tuple[str, str]]:
 
 
 def _create(connection: sqlite3.Connection, name: str, schema: Schema) -> None:
-    patiently(lambda: connection.execute("BEGIN IMMEDIATE"))
+    patiently(connection.execute, "BEGIN IMMEDIATE")
     if _is_empty(connection, name, schema):  # nobody else was faster
         for statement in _statements(schema.sql):
             connection.execute(statement)

@@ -200,6 +200,7 @@ class Message:
 
 MAX_LEVELS = 100
 """Of nesting in stored JSON: what was written at the bottom of a short stack must be readable on a long one."""
+_encode = json.JSONEncoder(sort_keys=True, allow_nan=False, ensure_ascii=False).encode
 
 
 def to_json(value: object) -> str:
@@ -208,15 +209,15 @@ def to_json(value: object) -> str:
     Raises:
         InvalidInput: for anything JSON cannot say, NaN and infinities included, and for more than 100 levels.
     """
-    if _deeper(value, MAX_LEVELS):
-        raise InvalidInput(f"a value that JSON can hold in {MAX_LEVELS} levels", type(value).__name__)
     try:
-        text = json.dumps(value, sort_keys=True, allow_nan=False, ensure_ascii=False)
+        text = _encode(value)
         text.encode()
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidInput("a value that JSON can hold", f"{type(value).__name__} ({error})") from None
     if not isinstance(value, dict):
         raise InvalidInput("a JSON object (a dict)", value)
+    if text.count("{") + text.count("[") > MAX_LEVELS and _deeper(value, MAX_LEVELS):
+        raise InvalidInput(f"a value that JSON can hold in {MAX_LEVELS} levels", type(value).__name__)
     return text
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cache
 
 
 class State(StrEnum):
@@ -187,6 +188,7 @@ def up_to_lesson(lesson: int) -> tuple[Transition, ...]:
     return tuple(edge for edge in TRANSITIONS if edge.lesson <= lesson)
 
 
+@cache
 def edges_of(event: Event) -> tuple[Transition, ...]:
     """Every edge of one event, in the order in which the store tries them."""
     return tuple(edge for edge in TRANSITIONS if edge.event is event)

@@ -8,9 +8,7 @@ import sqlite3
 import tempfile
 import weakref
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from pathlib import Path
-from types import TracebackType
 from typing import Generic, TypeVar
 
 from labkit.database import Database, Schema
@@ -66,49 +64,15 @@ class WarmDatabase(Database):
             self._only = super().connection()
         return self._only
 
-    def write(self) -> _Transaction:  # type: ignore[override]  # not a generator's, but used in the same way
-        """As for `Database`."""
-        return _Transaction(self, "BEGIN IMMEDIATE")
-
-    def read(self) -> _Transaction:  # type: ignore[override]
-        """As for `Database`."""
-        return _Transaction(self, "BEGIN")
-
-
-class _Transaction(AbstractContextManager[sqlite3.Connection]):
-    """One transaction on a warm file."""
-
-    __slots__ = ("_begin", "_database", "_db")
-
-    def __init__(self, database: Database, begin: str) -> None:
-        self._database, self._begin = database, begin
-
-    def __enter__(self) -> sqlite3.Connection:
-        db = self._db = self._database.connection()
-        if db.in_transaction:  # left open by an interrupt: nobody's
+    def idle_connection(self) -> sqlite3.Connection:
+        """The one connection; a transaction left open by an interrupt is nobody's any more."""
+        db = self.connection()
+        if db.in_transaction:
             db.rollback()
-        db.execute(self._begin)
         return db
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if error is None:
-            try:
-                self._db.execute("COMMIT")
-            except sqlite3.Error as refused:
-                error = refused
-        if error is not None:
-            if self._db.in_transaction:
-                self._db.execute("ROLLBACK")
-            if isinstance(error, Exception):
-                self._tell(error)
-
-    def _tell(self, error: Exception) -> None:
-        """Raise an error as `Database` would."""
-        careful = Database.read if self._begin == "BEGIN" else Database.write
-        with careful(self._database):
-            raise error
+    def check_place(self) -> None:
+        """Nobody else knows the place."""
 
 
 class LifeDatabase(WarmDatabase):

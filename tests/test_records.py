@@ -12,6 +12,7 @@ from stage import APPROVAL_PLAN, FIRST, ID, Stage
 
 from labkit.errors import InvalidInput, StoreCorrupt
 from labkit.records import (
+    MAX_LEVELS,
     Attempt,
     Entry,
     Message,
@@ -176,6 +177,16 @@ def test_deep_nesting_is_refused_and_no_crash() -> None:
         value = {"in": value}
     with pytest.raises(InvalidInput, match="a value that JSON can hold"):
         to_json(value)
+
+
+def test_a_hundred_levels_are_kept_and_one_more_is_refused_however_wide_the_value_is() -> None:
+    wide = {"lists": [[]] * 1000, "text": "[{" * 1000}
+    deep: object = 1
+    for _ in range(MAX_LEVELS - 1):
+        deep = [deep]
+    assert json.loads(to_json({"deep": deep, **wide})) == {"deep": deep, **wide}
+    with pytest.raises(InvalidInput, match="100 levels"):
+        to_json({"deep": [deep]})
 
 
 @pytest.mark.parametrize("value", ["a", "x" * 200, "ä💶", "a b", "'\"/\\", " "])

@@ -7,6 +7,7 @@ of its own. Figures of this machine at this moment, beside the goals they should
 
 import os
 import platform
+import random
 import sqlite3
 import statistics
 import tempfile
@@ -33,6 +34,15 @@ GROWTH_TASKS = 500
 OPENINGS = 11
 
 
+EXPLAINED = f"""Medians of {ROUNDS} rounds, each in an order of its own, with the quartiles behind them.
+syncs: fsync and fdatasync a cycle, counted by strace. ms: a cycle on the wall, in one process. cpu ms: its processor
+time, all threads; the system's own for a sync is in it. Ours / this: how many times as fast the store is.
+syncs | cpu: what that ratio would be if nothing but syncs took time, and if nothing but the processor did. A cycle
+costs its syncs times the price of one, and its processor time; so a slow disk brings the ratio near the first, and no
+sync at all near the second. What a sync costs differs between disks and moments: compare within a block only.
+"""
+
+
 @dataclass(frozen=True)
 class Line:
     """A contender, and with whom the store's line `beside` is compared.
@@ -57,10 +67,12 @@ class Line:
 
 
 CYCLE = "store: claim, intend, checkpoint, finish"
+NORMAL = "store: the same, synchronous=NORMAL"
 ONE_STEP = "store: enqueue + the cycle"
 THREE_STEPS = "store: enqueue + 3 operations"
 LINES = (
     Line(CYCLE, "contenders:Cycle", 12),
+    Line(NORMAL, "contenders:CycleAtNormal", 12),
     Line(ONE_STEP, "contenders:EnqueueAndCycle", 12),
     Line(THREE_STEPS, "contenders:EnqueueAndThreeSteps", 6),
     Line("raw: 4 commits of one small row", "contenders:RawCommits", 12, CYCLE, 0.85),
@@ -68,6 +80,7 @@ LINES = (
     Line("huey: enqueue, dequeue, result", "queues:Huey", 12, CYCLE, 0.9, by_syncs=True),
     Line("persist-queue: put, get, ack", "queues:PersistQueue", 12, CYCLE, 0.9, by_syncs=True),
     Line("litequeue: put, pop, done", "queues:LiteQueue", 12, CYCLE, by_syncs=True),
+    Line("litequeue, as it comes", "queues:LiteQueueAsItComes", 12, NORMAL),
     Line("DBOS: workflow of 1 step", "engines:Dbos", 6, ONE_STEP, 5.0),
     Line("DBOS: workflow of 3 steps", "engines:DbosThreeSteps", 4, THREE_STEPS),
     Line("DBOS: 1 step, its own journal mode", "engines:DbosRollback", 4, ONE_STEP),
@@ -80,12 +93,15 @@ def show(
     what: str,
     settings: str = "",
     syncs: str = "",
+    wall: str = "",
     processor: str = "",
     figures: str = "",
     ours: str = "",
+    bounds: str = "",
     goal: str = "",
 ) -> None:
-    print(f"{what:40} {settings:12} {syncs:>11} {processor:>7}  {figures:31} {ours:23} {goal}".rstrip(), flush=True)
+    cost = f"{syncs:>5} {wall:>7} {processor:>7}"
+    print(f"{what:40} {settings:12} {cost}  {figures:31} {ours:23} {bounds:14} {goal}".rstrip(), flush=True)
 
 
 def spread(figures: list[float], unit: str, digits: int = 0) -> str:
@@ -109,6 +125,7 @@ class Measured:
     crew: Crew | None = None
     trouble: str = ""
     rates: list[float] = field(default_factory=list)
+    wall_ms: list[float] = field(default_factory=list)
     processor_ms: list[float] = field(default_factory=list)
 
     def round(self, processes: int, warming_up: bool) -> None:
@@ -122,6 +139,7 @@ class Measured:
         if not warming_up:
             cycles = processes * self.line.cycles
             self.rates.append(cycles / took.seconds)
+            self.wall_ms.append(1000 * took.seconds / self.line.cycles)
             self.processor_ms.append(1000 * took.processor_seconds / cycles)
 
 
@@ -131,6 +149,7 @@ def measured(line: Line, processes: int, place: Path | None, stack: ExitStack) -
     except NotAvailable as error:
         return Measured(line, trouble=str(error))
     stack.callback(crew.close)
+    crew.fill_logs()
     return Measured(line, crew)
 
 
@@ -140,7 +159,7 @@ def cycles(title: str, processes: int, syncs: dict[str, float | None], place: Pa
     with ExitStack() as stack:
         all_of_them = [measured(line, processes, place, stack) for line in LINES if processes <= line.most_processes]
         for number in range(ROUNDS + 1):
-            for one in all_of_them:
+            for one in random.Random(number).sample(all_of_them, len(all_of_them)):
                 one.round(processes, warming_up=number == 0)
         by_label = {one.line.label: one for one in all_of_them}
         for one in all_of_them:
@@ -156,7 +175,7 @@ def show_cycle(
 ) -> None:
     line, here = one.line, syncs.get(one.line.label)
     goal = "" if line.goal is None or not durable else f">= {line.goal:g}"
-    beside = ""
+    beside = bounds = ""
     if ours is not None:
         weight, there = 1.0, syncs.get(ours.line.label)
         if line.by_syncs and here and there:
@@ -165,9 +184,12 @@ def show_cycle(
         elif line.by_syncs:
             goal += " by cycles (syncs were not counted)"
         beside = times(ours.rates, one.rates, weight)
-    counted = "not counted" if here is None else f"{here:.1f}"
-    processor = f"{statistics.median(one.processor_ms):.2f}"
-    show(line.label, durability, counted, processor, spread(one.rates, "/s"), beside, goal.strip())
+        by_syncs = f"{weight * here / there:.2f}" if here is not None and there else "?"
+        by_processor = weight * statistics.median(one.processor_ms) / statistics.median(ours.processor_ms)
+        bounds = f"{by_syncs} | {by_processor:.2f}"
+    counted = "?" if here is None else f"{here:.1f}"
+    wall, processor = (f"{statistics.median(figures):.2f}" for figures in (one.wall_ms, one.processor_ms))
+    show(line.label, durability, counted, wall, processor, spread(one.rates, "/s"), beside, bounds, goal.strip())
 
 
 def count_syncs() -> dict[str, float | None]:
@@ -232,7 +254,7 @@ def claims_at(folder: Path, level: Synchronous, opened: dict[int, list[float]]) 
     for size in SIZES:
         slower = times(rates[SIZES[0]], rates[size]) if size != SIZES[0] else ""
         goal = "<= 1.5 (time, beside the first)" if size == SIZES[-1] and level == "FULL" else ""
-        show(f"claim_next among {size:,}", f"wal {level}", "", "", spread(rates[size], "/s"), slower, goal)
+        show(f"claim_next among {size:,}", f"wal {level}", figures=spread(rates[size], "/s"), ours=slower, goal=goal)
 
 
 # --- size, opening, importing ---------------------------------------------------------------------------
@@ -293,10 +315,8 @@ def importing() -> None:
 def main() -> None:
     load = f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores" if hasattr(os, "getloadavg") else "load unknown"
     print(f"Store benchmarks: Python {platform.python_version()}, SQLite {sqlite3.sqlite_version}, {load}.")
-    print(f"Medians of {ROUNDS} interleaved rounds, the quartiles behind them. Syncs: fsync and fdatasync a cycle, by")
-    print("strace. cpu ms: processor time a cycle, all threads. Ours / this: how many times as fast the store is.")
-    print("What a sync costs differs between disks and moments; read the ratios with the raw line of the same block.\n")
-    show("what", "settings", "syncs", "cpu ms", "median (quartiles)", "ours / this", "goal")
+    print(EXPLAINED)
+    show("what", "settings", "syncs", "ms", "cpu ms", "median (quartiles)", "ours / this", "syncs | cpu", "goal")
     syncs = count_syncs()
     cycles("one process", 1, syncs)
     cycles("two processes on the same file", 2, syncs)

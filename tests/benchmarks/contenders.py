@@ -6,7 +6,7 @@ from itertools import count
 from pathlib import Path
 from typing import Protocol
 
-from labkit.database import Database
+from labkit.database import Database, Synchronous
 from labkit.records import PlannedOperation
 from labkit.seams import ManualClock
 from labkit.store import SCHEMA, TaskStore
@@ -43,9 +43,10 @@ class Cycle:
     """Claim, intend, checkpoint, finish: four commits. The tasks are in the queue already."""
 
     steps = 1
+    level: Synchronous = "FULL"
 
     def __init__(self, folder: Path, number: int) -> None:
-        self.database = Database(folder / "tasks.sqlite", SCHEMA)
+        self.database = Database(folder / "tasks.sqlite", SCHEMA, self.level)
         self.store = TaskStore(self.database)
         self.ids = (f"task-{number}-{n:07}" for n in count(1))
 
@@ -59,6 +60,12 @@ class Cycle:
 
     def durability(self) -> str:
         return settings_of(self.database.connection())
+
+
+class CycleAtNormal(Cycle):
+    """The same where a power cut may take the last changes."""
+
+    level = "NORMAL"
 
 
 class EnqueueAndCycle(Cycle):

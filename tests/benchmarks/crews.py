@@ -4,11 +4,12 @@ import importlib
 import os
 import re
 import shutil
+import sqlite3
 import subprocess
 import sys
 import tempfile
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import NamedTuple
 
@@ -70,6 +71,17 @@ class Crew:
         """Run so many cycles in each process, prepared before the time is taken."""
         self.tell("ready", cycles)
         return self.tell("run", cycles)
+
+    def fill_logs(self) -> None:
+        """Let each write-ahead log reach its full size now: as long as it grows, a disk takes longer over a sync."""
+        for log in self.folder.glob("*-wal"):
+            with closing(sqlite3.connect(str(log).removesuffix("-wal"), isolation_level=None, timeout=30)) as db:
+                db.execute("CREATE TABLE filler (page BLOB)")
+                db.execute(
+                    "WITH RECURSIVE pages (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM pages WHERE n < 1100) "
+                    "INSERT INTO filler SELECT zeroblob(4000) FROM pages"
+                )
+                db.execute("DROP TABLE filler")
 
     def close(self) -> None:
         for process in self._processes:

@@ -54,11 +54,13 @@ class PersistQueue:
 class LiteQueue:
     """Put, pop, done. It asks for synchronous = NORMAL; here it gets FULL."""
 
+    level = "FULL"
+
     def __init__(self, folder: Path, number: int) -> None:
         from litequeue import LiteQueue as Queue
 
         self.queue = Queue(str(folder / "lite.sqlite"), timeout=30)
-        self.queue.conn.execute("PRAGMA synchronous = FULL")
+        self.queue.conn.execute(f"PRAGMA synchronous = {self.level}")
 
     def ready(self, cycles: int) -> None:
         pass
@@ -70,3 +72,9 @@ class LiteQueue:
 
     def durability(self) -> str:
         return settings_of(self.queue.conn)
+
+
+class LiteQueueAsItComes(LiteQueue):
+    """The same with its own setting."""
+
+    level = "NORMAL"

@@ -187,6 +187,7 @@ def interrupt_by_signal(times: int, seed: int) -> Counter[str]:
         milestones[patient.rows(task)] = "all"
         patient.end(task)
         while seen["interrupts"] < times:
+            lived = patient.number
             try:
                 signal.setitimer(signal.ITIMER_REAL, draw.uniform(0.0001, 0.005))
                 task, _ = patient.live_up_to("")
@@ -196,6 +197,8 @@ def interrupt_by_signal(times: int, seed: int) -> Counter[str]:
                 seen["locked until the next call"] += patient.locked()
             patient.store.tasks()
             assert not patient.locked()
+            if patient.number == lived:  # it rang before the life began
+                continue
             task = f"task-{patient.number:06}"
             seen[f"up to {milestones[patient.rows(task)]}"] += 1
             patient.end(task)

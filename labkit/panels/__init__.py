@@ -1,5 +1,8 @@
 """Interactive panels, one a file; imported by notebooks alone."""
 
+from labkit.panels.claim import claim_panel
 from labkit.panels.first_crash import first_crash_panel
+from labkit.panels.lease import lease_panel
+from labkit.panels.states import states_panel
 
-__all__ = ["first_crash_panel"]
+__all__ = ["claim_panel", "first_crash_panel", "lease_panel", "states_panel"]

@@ -1,16 +1,26 @@
-"""What all panels share: buttons that work once at a time, errors that are shown, and one live panel a name."""
+"""What all panels share: buttons that work once at a time, errors that are shown, and one live panel a name.
+
+A panel in which one press builds on those before keeps nothing but the list of presses: each press plays them all
+again from the start. So it can take one back, it holds no file open, and what it shows depends on nothing else.
+"""
 
 from __future__ import annotations
 
 import html
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import ipywidgets as widgets
 
-from labkit.runs import Run
+from labkit.runs import Run, Verdict
+from labkit.show.style import verdict_mark
 from labkit.show.timeline import timeline
+
+BACK, AGAIN = "step back", "start again"
+TEXT = "font-size: 15px; line-height: 1.4"
+WRONG_MARK = verdict_mark(Verdict.DUPLICATED)
 
 
 @dataclass(frozen=True)
@@ -44,14 +54,14 @@ class Panel(widgets.VBox):  # type: ignore[misc]  # ipywidgets has no types
 _live: dict[str, Panel] = {}
 
 
-def panel(name: str, actions: Sequence[Action], invitation: str, working: str) -> Panel:
+def panel(name: str, actions: Sequence[Action], invitation: str, working: str | None = None) -> Panel:
     """Build a panel of buttons over a place for what they show.
 
     Args:
         name: one panel of a name is alive at a time; building it again closes the one before.
         actions: the buttons.
         invitation: HTML to show before any button was pressed.
-        working: HTML to show while an action works.
+        working: HTML to show while an action works; None leaves what is shown where it is.
 
     While an action works all buttons are disabled; they come back even after an error, and the error is shown.
     """
@@ -65,7 +75,8 @@ def panel(name: str, actions: Sequence[Action], invitation: str, working: str) -
     def press(action: Action) -> None:
         for button in buttons:
             button.disabled = True
-        shown.value = working
+        if working is not None:
+            shown.value = working
         try:
             shown.value = action.run()
         except KeyboardInterrupt:
@@ -85,6 +96,52 @@ def panel(name: str, actions: Sequence[Action], invitation: str, working: str) -
         _live.pop(name).shut()
     _live[name] = box
     return box
+
+
+def moves_panel(name: str, moves: Mapping[str, str], show: Callable[[Sequence[str]], str]) -> Panel:
+    """Build a panel whose buttons make one move each, with one that takes the last back and one that starts again.
+
+    Args:
+        name: as for `panel`.
+        moves: the label of each button, and what it is for.
+        show: plays all moves from the start and returns HTML.
+    """
+    made: list[str] = []
+
+    def play(new: Sequence[str]) -> str:
+        shown = show(new)  # first: a move that raises is not kept
+        made[:] = new
+        return shown
+
+    def add(move: str) -> str:
+        return play((*made, move))
+
+    actions = [Action(move, tooltip, partial(add, move)) for move, tooltip in moves.items()]
+    actions.append(Action(BACK, "Takes back the last press.", lambda: play(made[:-1])))
+    actions.append(Action(AGAIN, "Takes back every press.", lambda: play(())))
+    return panel(name, actions, show(()))
+
+
+def light_and_dark(light: str, dark: str) -> str:
+    """HTML that shows the first on a light page of Jupyter, and the second on a dark one."""
+    night = '[data-jp-theme-light="false"]'
+    style = f".labkit-dark, {night} .labkit-light {{display: none}} {night} .labkit-dark {{display: block}}"
+    return f'<style>{style}</style><div class="labkit-light">{light}</div><div class="labkit-dark">{dark}</div>'
+
+
+def table_html(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """An HTML table in the colours of the page; its cells are HTML already."""
+    cell = "border: 1px solid; padding: 4px 8px; text-align: left; vertical-align: top"
+    head = "".join(f'<th scope="col" style="{cell}">{header}</th>' for header in headers)
+    body = "".join("<tr>" + "".join(f'<td style="{cell}">{one}</td>' for one in row) + "</tr>" for row in rows)
+    look = f"{TEXT}; border-collapse: collapse; margin: 8px 0"
+    return f'<table style="{look}"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
+
+
+def wrong(words: str) -> str:
+    """Words, not HTML, marked as what must not be: by a sign, the word, and a colour."""
+    look = f"background: {WRONG_MARK.fill}; color: {WRONG_MARK.ink}; padding: 0 4px"
+    return f'<b style="{look}">{WRONG_MARK.sign} WRONG: {html.escape(words)}</b>'
 
 
 def run_html(run: Run) -> str:

@@ -74,8 +74,7 @@ class Desk:
             return self._take_over(worker, now)
         if what == "sends":
             self.sent += 1
-            told = f"applied; no database was asked, and the ledger shows {self.sent}"
-            return told if self.sent == 1 else wrong(told)
+            return "applied; nobody asked our database" if self.sent == 1 else wrong("applied once more")
         return self._change(worker, what, now)
 
     def _take_over(self, worker: str, now: float) -> str:
@@ -111,10 +110,11 @@ class Desk:
 
 @dataclass(frozen=True)
 class Played:
-    """What the moves have come to under one check: what became of each, the row, the leases."""
+    """What the moves have come to under one check: what became of each (HTML), the row, the ledger, the leases."""
 
     said: tuple[str, ...]
     row: str
+    sent: int
     leases: tuple[tuple[str, float, float], ...]
 
 
@@ -125,11 +125,12 @@ def play(moves: Sequence[str], check: str) -> Played:
         with TaskStore(path, ManualClock(), synchronous="OFF") as store:
             store.claim(store.enqueue("task-1", plan()[:1]), NAME, LEASE_SECONDS)
         with closing(sqlite3.connect(path, isolation_level=None)) as db:
+            db.execute("PRAGMA synchronous = OFF")  # nothing here outlives the press
             desk, said = Desk(db, check), []
             for move in moves:
                 now += TICK_SECONDS if move == WAIT else 0
                 said.append(f"it is {now:g} s" if move == WAIT else desk.do(move, now))
-            return Played(tuple(said), desk.row(), tuple(desk.leases))
+            return Played(tuple(said), desk.row(), desk.sent, tuple(desk.leases))
 
 
 def show(moves: Sequence[str]) -> str:
@@ -137,14 +138,24 @@ def show(moves: Sequence[str]) -> str:
     played = {title: play(moves, check) for title, check in CHECKS.items()}
     now = TICK_SECONDS * sum(move == WAIT for move in moves)
     said = zip(moves, *(one.said for one in played.values()), strict=True)
-    rows = [(str(number), html.escape(move), *told) for number, (move, *told) in enumerate(said, start=1)]
+    rows = [(str(number), _unbroken(move), *told) for number, (move, *told) in enumerate(said, start=1)]
     rows.append(("", "<b>the row says</b>", *(f"<b>{html.escape(one.row)}</b>" for one in played.values())))
+    rows.append(("", "<b>the ledger shows</b>", *(_ledger(one.sent) for one in played.values())))
     start = "worker-1 has claimed task-1 at 0 s, for 30 s, and fell asleep. Both workers are called “agent”."
     *_, by_token = played.values()
     return (
         f'<div style="{TEXT}"><p>{start} <b>It is {now} s.</b></p>{_bars(by_token.leases, now)}'
         f"{table_html(('#', 'what happens', *played), rows)}</div>"
     )
+
+
+def _unbroken(words: str) -> str:
+    return html.escape(words).replace(" ", "&nbsp;")
+
+
+def _ledger(sent: int) -> str:
+    told = f"refund {sent} times"
+    return wrong(told) if sent > 1 else f"<b>{'refund once' if sent else 'nothing'}</b>"
 
 
 WIDTH, LANE, LEFT = 720, 34, 96

@@ -363,7 +363,7 @@ def test_a_renewal_moves_the_end_of_a_live_lease_and_of_no_other():
 @pytest.mark.parametrize("what", ["renews", "finishes"])
 def test_a_zombie_is_let_in_by_its_name_and_kept_out_by_its_token(what: str):
     moves = [*LATE, "worker-2 takes over", f"worker-1 {what}"]
-    assert "WRONG: 1 row changed under token 1, though token 2 is the current one" in lease.play(moves, NAME).said[-1]
+    assert "WRONG: 1 row changed under token 1; the current one is 2" in lease.play(moves, NAME).said[-1]
     kept_out = lease.play(moves, TOKEN)
     assert kept_out.said[-1] == "0 rows changed: refused"
     assert kept_out.row == "running v3, last token 2, lease until 60 s"

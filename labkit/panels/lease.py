@@ -93,7 +93,7 @@ class Desk:
         if not changed:
             return "0 rows changed: refused"
         if token != current:
-            return wrong(f"1 row changed under token {token}, though token {current} is the current one")
+            return wrong(f"1 row changed under token {token}; the current one is {current}")
         if what == "renews":
             holder, start, _ = self.leases[-1]
             self.leases[-1] = (holder, start, now + LEASE_SECONDS)
@@ -139,8 +139,10 @@ def show(moves: Sequence[str]) -> str:
     now = TICK_SECONDS * sum(move == WAIT for move in moves)
     said = zip(moves, *(one.said for one in played.values()), strict=True)
     rows = [(str(number), _unbroken(move), *told) for number, (move, *told) in enumerate(said, start=1)]
-    rows.append(("", "<b>the row says</b>", *(f"<b>{html.escape(one.row)}</b>" for one in played.values())))
-    rows.append(("", "<b>the ledger shows</b>", *(_ledger(one.sent) for one in played.values())))
+    rows.append(
+        ("", f"<b>{_unbroken('the row says')}</b>", *(f"<b>{html.escape(one.row)}</b>" for one in played.values()))
+    )
+    rows.append(("", f"<b>{_unbroken('the ledger shows')}</b>", *(_ledger(one.sent) for one in played.values())))
     start = "worker-1 has claimed task-1 at 0 s, for 30 s, and fell asleep. Both workers are called “agent”."
     *_, by_token = played.values()
     return (
@@ -150,7 +152,7 @@ def show(moves: Sequence[str]) -> str:
 
 
 def _unbroken(words: str) -> str:
-    return html.escape(words).replace(" ", "&nbsp;")
+    return f'<span style="white-space: nowrap">{html.escape(words)}</span>'
 
 
 def _ledger(sent: int) -> str:

@@ -16,10 +16,9 @@ from labkit.course.trials import Trial
 from labkit.explore.capsule import capsule_of
 from labkit.explore.choices import Schedule
 from labkit.explore.exploration import told
-from labkit.explore.scenario import Scenario
+from labkit.explore.scenario import Played, Scenario
 from labkit.explore.search import explore
 from labkit.explore.sqlworld import SqlWorld
-from labkit.explore.world import Played
 from labkit.runs import Moment, Run, database_view
 
 SEARCH_SECONDS = 60.0

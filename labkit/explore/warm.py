@@ -7,7 +7,8 @@ import shutil
 import sqlite3
 import tempfile
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Generic, TypeVar
 
@@ -73,6 +74,15 @@ class WarmDatabase(Database):
 
     def check_place(self) -> None:
         """Nobody else knows the place."""
+
+    @contextmanager
+    def read(self) -> Iterator[sqlite3.Connection]:
+        """As for `Database`; what nobody else can change needs no snapshot."""
+        try:
+            yield self.idle_connection()
+        except Exception as error:
+            self.tell(error, reading=True)
+            raise
 
 
 class LifeDatabase(WarmDatabase):

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from functools import cache, partial
 from typing import Any
 
+from labkit.course.context_trials import try_context
 from labkit.course.exercises import Exercise
-from labkit.course.scenes import Scene, after_crash_at, crossings, scene
 from labkit.course.submission import Submission, Unfit, what_it_did
 from labkit.course.trials import WIDTH, Trial
-from labkit.desk import Desk
 from labkit.show.diagram import state_diagram
 from labkit.show.tables import TextTable
-from labkit.states import ENDED_STATES, Condition, State, Transition, up_to_lesson
+from labkit.states import ENDED_STATES, Condition, Transition, up_to_lesson
 
 LESSON = 1
 ROUTINE = frozenset(
@@ -127,139 +125,6 @@ def _wrong_condition(condition: str, edge: Transition) -> str:
 def _known(told: Sequence[Told]) -> tuple[Transition, ...]:
     wanted = {(event, source, target) for event, source, target, _ in told}
     return tuple(edge for edge in ARROWS if (edge.event, edge.source, edge.target) in wanted)
-
-
-@cache
-def scenes() -> tuple[Scene, ...]:
-    """What a model may have to go on from: every crash point of the whole task, and tasks that were stopped."""
-
-    def held(desk: Desk) -> None:
-        desk.store.request_cancel("task-1", "Ada")
-
-    def ended(desk: Desk) -> None:
-        desk.store.request_cancel("task-1", "Ada")
-        desk.store.cancel(desk.store.get("task-1"))
-
-    crashes = [after_crash_at(name, 3) for name in crossings(3)]
-    return (*crashes, scene("after a cancel was requested", held), scene("after the task was cancelled", ended))
-
-
-def what_is_next(found: Scene) -> str:
-    """How the last message must begin."""
-    task = found.task
-    if task.in_doubt is not None or task.state is State.AWAITING_CONFIRMATION:
-        return "Wait"
-    if task.state in ENDED_STATES or task.next_operation is None:
-        return "Nothing"
-    return "Stop" if task.cancel_requested else f"Next: {task.next_operation.name}"
-
-
-Messages = list[dict[str, str]]
-Rows = list[tuple[dict[str, Any], list[dict[str, Any]]]]
-
-
-def told_messages(rows: Rows, answer: Callable[..., Any]) -> list[Messages]:
-    """Ask an answer for the messages of every scene.
-
-    Raises:
-        Unfit: it raised something, or returned something that is no list of messages.
-    """
-    told = []
-    for task, operations in rows:
-        try:
-            messages = list(answer(dict(task), [dict(one) for one in operations]))
-            told.append([{"role": str(one["role"]), "text": str(one["text"])} for one in messages])
-        except NotImplementedError:
-            raise
-        except (Exception, SystemExit) as error:  # whatever a student's code raises is an answer to the check
-            raise Unfit(
-                f"A list of messages with role and text is wanted; with the task {task['state']} it "
-                f"{what_it_did(error)}."
-            ) from None
-    return told
-
-
-def try_context(submission: Submission) -> Trial:
-    """Let an obedient model read a student's messages at every crash point, and see what it calls then."""
-    found = scenes()
-    rows = [(one.task_row, one.operation_rows) for one in found]
-    turned = [(one.task_row, one.operation_rows[::-1]) for one in found]
-    told, again = submission.run(partial(told_messages, rows)), submission.run(partial(told_messages, turned), 2)
-    crashes = len(found) - 2
-    for number, (one, messages, turned_messages) in enumerate(zip(found, told, again, strict=True), start=1):
-        wrong = _wrong_messages(one, messages, turned_messages)
-        if wrong is not None:
-            return _not_understood(one, messages, number, min(number, crashes), wrong)
-    shown = f"{crashes} crash points of three operations and two stopped tasks: the model does what is next"
-    return Trial(True, len(found), {"crash": crashes}, (f"{shown}, and nothing twice",))
-
-
-def _wrong_messages(found: Scene, messages: Messages, turned: Messages) -> tuple[str, str] | None:
-    """The law that the messages break, and how; None where they are as they should be."""
-    called, wanted = called_by_model(messages), what_is_next(found)
-    for operation in found.task.operations:
-        if called == operation.name and operation.standing != "pending":
-            return "no_second_effect", f"the model calls {called}, which is {operation.standing}"
-    law = "says_what_is_next"
-    last = messages[-1] if messages else {"role": "", "text": ""}
-    if last["role"] != "user" or not last["text"].startswith(wanted):
-        return law, f"the last message is {last['role']}: {last['text']!r}; {wanted!r} is what is next"
-    if messages[0]["role"] != "system" or found.task.id not in messages[0]["text"]:
-        return "names_the_task", f"the first message is {messages[0]['role']}: {messages[0]['text']!r}"
-    facts = [one["text"] for one in messages[1:-1] if one["role"] == "tool"]
-    known = [one for one in found.task.operations if one.standing in ("done", "in doubt")]
-    if len(facts) != len(known) or len(messages) != len(known) + 2:
-        return "tells_the_facts", f"{len(known)} operations are done or in doubt, and {len(facts)} messages tell of one"
-    for text, operation in zip(facts, known, strict=True):
-        word = operation.result_ref or "unknown"
-        if operation.name not in text or word not in text:
-            return "tells_the_facts", f"{operation.name} is {operation.standing}; {text!r} does not say {word}"
-    if messages != turned:
-        return "only_from_the_rows", "the same rows in another order, in another process, give other messages"
-    return None
-
-
-def called_by_model(messages: Messages) -> str:
-    """What an obedient model calls: what its last message names as next; nothing where that names none."""
-    head, _, name = (messages[-1]["text"] if messages else "").partition("Next:")
-    return name.strip(" .") if not head.strip() else ""
-
-
-CONTEXT_LAWS = {
-    "no_second_effect": "No operation has two effects.",
-    "says_what_is_next": "The last message says what is next.",
-    "names_the_task": "The first message is the system's and names the task.",
-    "tells_the_facts": "A message tells of each operation that is done or in doubt, and of no other.",
-    "only_from_the_rows": "The context follows from the rows alone.",
-}
-CONTEXT_HINTS = {
-    "no_second_effect": "An operation with a result, or in doubt, is not to be called again.",
-    "says_what_is_next": "Wait, Stop, Nothing, or Next: which of them comes first, and for which rows?",
-    "names_the_task": 'Begin with {"role": "system", "text": ...}, and put the id into the text.',
-    "tells_the_facts": "One tool message for each operation that is done (its reference) or in doubt (`unknown`).",
-    "only_from_the_rows": "Rows come in any order; `position` says which is first. Keep nothing between two calls.",
-}
-
-
-def _not_understood(found: Scene, messages: Messages, tried: int, crashes: int, wrong: tuple[str, str]) -> Trial:
-    law, how = wrong
-    said = "\n".join(f"{one['role']}: {one['text']}" for one in messages)
-    database = f"{found.task.state} v{found.task.version}" + "".join(
-        f"\n{one.name} {one.standing}" for one in found.task.operations
-    )
-    database += "\ncancel requested" if found.task.cancel_requested else ""
-    row = (database, said, called_by_model(messages) or "nothing")
-    headers = ("the database says", "your messages", "the model calls")
-    return Trial(
-        False,
-        tried,
-        {"crash": crashes},
-        run=f"the first of the situations that goes wrong: {found.title}",
-        story=TextTable(headers, (row,), width=WIDTH),
-        law=law,
-        broke=f"{CONTEXT_LAWS[law]} Here {how}.",
-        hint=CONTEXT_HINTS[law],
-    )
 
 
 EXERCISES = (

@@ -3,5 +3,6 @@
 from labkit.course.checks import CheckResult, check
 from labkit.course.journal import compare, why
 from labkit.course.lessons import hint
+from labkit.course.outline import course_map
 
-__all__ = ["CheckResult", "check", "compare", "hint", "why"]
+__all__ = ["CheckResult", "check", "compare", "course_map", "hint", "why"]

@@ -69,7 +69,7 @@ def try_edges(submission: Submission) -> Trial:
     return Trial(
         False,
         len(told),
-        run=f"{len(wrong)} of {len(ARROWS)} edges and of yours do not agree, the first one: {' '.join(key)}",
+        run=f"{len(wrong)} {'edge does' if len(wrong) == 1 else 'edges do'} not agree with the table: {' '.join(key)}",
         story=TextTable(("edge", "what the table says"), rows, width=WIDTH),
         law=law,
         broke=f"{LAWS[law]} {' '.join(key)}: {what}.",

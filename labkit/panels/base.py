@@ -1,4 +1,4 @@
-"""What all panels share: buttons that work once at a time, errors that are shown, and one live panel a name.
+"""What all panels share: choices, buttons that work once at a time, errors that are shown, one live panel a name.
 
 A panel in which one press builds on those before keeps nothing but the list of presses: each press plays them all
 again from the start. So it can take one back, it holds no file open, and what it shows depends on nothing else.
@@ -10,7 +10,7 @@ import html
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 import ipywidgets as widgets
 
@@ -30,6 +30,13 @@ class Action:
     label: str
     tooltip: str
     run: Callable[[], str]
+
+
+class Displayed(Protocol):
+    """What a notebook can show: text, and mostly a picture."""
+
+    def _repr_mimebundle_(self) -> Any:
+        """Data by type, or data and metadata."""
 
 
 class Panel(widgets.VBox):  # type: ignore[misc]  # ipywidgets has no types
@@ -54,16 +61,36 @@ class Panel(widgets.VBox):  # type: ignore[misc]  # ipywidgets has no types
 _live: dict[str, Panel] = {}
 
 
-def panel(name: str, actions: Sequence[Action], invitation: str, working: str | None = None) -> Panel:
-    """Build a panel of buttons over a place for what they show.
+def choice(label: str, options: Mapping[str, Any] | Sequence[str]) -> widgets.Dropdown:
+    """Build a choice for a panel; its `value` is what is chosen, at first the first option.
+
+    Args:
+        label: stands beside it, and is its name for who cannot see it.
+        options: what to choose from; a mapping from what is shown to what it stands for, or names that are both.
+    """
+    shown = list(options.items()) if isinstance(options, Mapping) else list(options)
+    look = {"style": {"description_width": "initial"}, "layout": widgets.Layout(width="auto", min_width="16em")}
+    return widgets.Dropdown(description=label, tooltip=label, options=shown, **look)
+
+
+def panel(
+    name: str,
+    actions: Sequence[Action],
+    invitation: str,
+    working: str | None = None,
+    choices: Sequence[widgets.Dropdown] = (),
+) -> Panel:
+    """Build a panel of choices and buttons over a place for what they show.
 
     Args:
         name: one panel of a name is alive at a time; building it again closes the one before.
         actions: the buttons.
         invitation: HTML to show before any button was pressed.
         working: HTML to show while an action works; None leaves what is shown where it is.
+        choices: from `choice`; an action reads what is chosen when its button is pressed.
 
-    While an action works all buttons are disabled; they come back even after an error, and the error is shown.
+    While an action works all choices and buttons are disabled; they come back even after an error, and the error is
+    shown.
     """
     shown = widgets.HTML(invitation)
     shown.add_class("labkit-shown")
@@ -73,8 +100,8 @@ def panel(name: str, actions: Sequence[Action], invitation: str, working: str | 
     ]
 
     def press(action: Action) -> None:
-        for button in buttons:
-            button.disabled = True
+        for control in (*choices, *buttons):
+            control.disabled = True
         if working is not None:
             shown.value = working
         try:
@@ -84,14 +111,15 @@ def panel(name: str, actions: Sequence[Action], invitation: str, working: str | 
         except Exception as error:  # a handler's error belongs to the eyes of who pressed the button
             shown.value = f"<p><b>This went wrong:</b> {html.escape(f'{type(error).__name__}: {error}')}</p>"
         finally:
-            for button in buttons:
-                button.disabled = False
+            for control in (*choices, *buttons):
+                control.disabled = False
 
     for button, action in zip(buttons, actions, strict=True):
         button.on_click(lambda _, action=action: press(action))
-    box = Panel([widgets.HBox(buttons, layout=widgets.Layout(flex_flow="row wrap")), shown])
+    box = Panel([widgets.HBox([*choices, *buttons], layout=widgets.Layout(flex_flow="row wrap")), shown])
     labels = ", ".join(repr(action.label) for action in actions)
-    box.said = f"A panel with the buttons {labels}; run this cell to use it."
+    asked = f"the choices {', '.join(repr(one.description) for one in choices)} and " if choices else ""
+    box.said = f"A panel with {asked}the button{'s' if len(actions) > 1 else ''} {labels}; run this cell to use it."
     if name in _live:
         _live.pop(name).shut()
     _live[name] = box
@@ -147,14 +175,23 @@ def wrong(words: str) -> str:
 def run_html(run: Run) -> str:
     """Show a run as HTML: its verdict, what the ledgers show, and its timeline as a picture with a text twin."""
     effects = "; ".join(f"<code>{html.escape(name)}</code> happened {count} &times;" for name, count in run.effects)
-    data, details = timeline(run)._repr_mimebundle_()
-    shown = {"alt": "", "width": ""} | details.get("image/png", {})
+    head = f"<p><b>{html.escape(run.title)}: {run.verdict}</b>. The remote ledger shows: {effects or 'nothing'}.</p>"
+    return head + picture_html(timeline(run))
+
+
+def picture_html(shown: Displayed) -> str:
+    """Show a picture of `labkit.show` as HTML: the picture, and its text twin to unfold.
+
+    Where it has no picture, its text stands open.
+    """
+    bundle = shown._repr_mimebundle_()
+    data, details = bundle if isinstance(bundle, tuple) else (bundle, {})
+    text = f"<pre>{html.escape(data['text/plain'])}</pre>"
+    if "image/png" not in data:
+        return text
+    look = {"alt": "", "width": ""} | details.get("image/png", {})
     picture = (
-        f'<img style="max-width: 100%" width="{shown["width"]}" alt="{html.escape(str(shown["alt"]), quote=True)}" '
+        f'<img style="max-width: 100%" width="{look["width"]}" alt="{html.escape(str(look["alt"]), quote=True)}" '
         f'src="data:image/png;base64,{data["image/png"]}">'
     )
-    return (
-        f"<p><b>{html.escape(run.title)}: {run.verdict}</b>. The remote ledger shows: {effects or 'nothing'}.</p>"
-        f"{picture if 'image/png' in data else ''}"
-        f"<details><summary>The same as text</summary><pre>{html.escape(data['text/plain'])}</pre></details>"
-    )
+    return f"{picture}<details><summary>The same as text</summary>{text}</details>"

@@ -1,6 +1,8 @@
 """Panels with choices, without a browser: what is chosen is played, and shown as a picture with a text twin."""
 
+import base64
 import html
+import io
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -8,6 +10,7 @@ from typing import Any
 
 import ipywidgets as widgets
 import pytest
+from PIL import Image
 
 from labkit.desk import Desk
 from labkit.panels import crash_panel, keys_panel, reconcile_panel
@@ -80,7 +83,16 @@ def test_a_panel_with_choices_names_them_where_widgets_cannot_be_shown():
 
 def test_what_has_no_picture_is_shown_as_text_and_not_read_as_html():
     table = TextTable(("<b>",), (("a & b",),))
-    assert picture_html(table) == f"<pre>{html.escape(str(table))}</pre>"
+    assert picture_html(table, table) == f"<pre>{html.escape(str(table))}</pre>"
+
+
+def test_a_run_is_shown_by_a_picture_for_a_light_page_and_another_for_a_dark_one(short: Run):
+    pictures = re.findall(r'class="labkit-(\w+)"><img [^>]*base64,([^"]+)"', run_html(short))
+    assert [page for page, _ in pictures] == ["light", "dark"]
+    light, dark = (Image.open(io.BytesIO(base64.b64decode(png))).convert("L").getpixel((0, 0)) for _, png in pictures)
+    assert light > 250
+    assert dark < 50
+    assert run_html(short).count("<pre>") == 1
 
 
 # --- any crash ----------------------------------------------------------------------------------------
@@ -187,7 +199,7 @@ def test_the_reconcile_panel_shows_a_pass_with_its_counts_and_the_smallest_failu
     assert "<img" not in shown(box)
     faults.label = "crashes and late delivery"
     find.click()
-    assert "It is duplicated: task-1/refund stands 2 times in the ledger.</b></p><img" in shown(box)
+    assert "It is duplicated: task-1/refund stands 2 times in the ledger.</b></p><style>" in shown(box)
     assert "query_first: late" in shown(box)
 
 
@@ -210,4 +222,4 @@ def test_the_reconcile_panel_draws_the_matrix_for_the_chosen_faults(faults: str,
     choices(box)[2].label = faults
     buttons(box)[1].click()
     assert re.findall("<pre>(.*)", shown(box)) == titles
-    assert shown(box).count("<img") == len(titles)
+    assert shown(box).count("<img") == 2 * len(titles)

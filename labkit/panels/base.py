@@ -176,22 +176,35 @@ def run_html(run: Run) -> str:
     """Show a run as HTML: its verdict, what the ledgers show, and its timeline as a picture with a text twin."""
     effects = "; ".join(f"<code>{html.escape(name)}</code> happened {count} &times;" for name, count in run.effects)
     head = f"<p><b>{html.escape(run.title)}: {run.verdict}</b>. The remote ledger shows: {effects or 'nothing'}.</p>"
-    return head + picture_html(timeline(run))
+    return head + picture_html(timeline(run), timeline(run, dark=True))
 
 
-def picture_html(shown: Displayed) -> str:
-    """Show a picture of `labkit.show` as HTML: the picture, and its text twin to unfold.
+def picture_html(light: Displayed, dark: Displayed) -> str:
+    """Show a picture of `labkit.show` as HTML: the picture for the page's theme, and its text twin to unfold.
 
     Where it has no picture, its text stands open.
+
+    Args:
+        light: for a light page.
+        dark: the same for a dark one.
     """
-    bundle = shown._repr_mimebundle_()
-    data, details = bundle if isinstance(bundle, tuple) else (bundle, {})
+    data, _ = _bundle(light)
     text = f"<pre>{html.escape(data['text/plain'])}</pre>"
     if "image/png" not in data:
         return text
+    pictures = light_and_dark(_image(light), _image(dark))
+    return f"{pictures}<details><summary>The same as text</summary>{text}</details>"
+
+
+def _image(shown: Displayed) -> str:
+    data, details = _bundle(shown)
     look = {"alt": "", "width": ""} | details.get("image/png", {})
-    picture = (
+    return (
         f'<img style="max-width: 100%" width="{look["width"]}" alt="{html.escape(str(look["alt"]), quote=True)}" '
         f'src="data:image/png;base64,{data["image/png"]}">'
     )
-    return f"{picture}<details><summary>The same as text</summary>{text}</details>"
+
+
+def _bundle(shown: Displayed) -> tuple[dict[str, str], dict[str, Any]]:
+    bundle = shown._repr_mimebundle_()
+    return bundle if isinstance(bundle, tuple) else (bundle, {})

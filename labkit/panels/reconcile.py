@@ -53,14 +53,16 @@ def reconcile_panel() -> Panel:
     def find() -> str:
         found = search(policies.value, kinds.value, faults.value)
         broke = f". It is {found.failure.verdict}: {found.failure.how}" if found.failure is not None else ""
-        return f"<p><b>{html.escape(found.summary + broke)}.</b></p>{picture_html(show(found))}"
+        return f"<p><b>{html.escape(found.summary + broke)}.</b></p>{picture_html(show(found), show(found, dark=True))}"
 
     def draw() -> str:
         late, policies_shown = "late" in faults.value, POLICY_NAMES[:4]
         cells = matrix(policies=policies_shown, late_delivery=(late,), key_forgotten=(False,))
-        drawn = picture_html(heatmap(cells, late_delivery=late))
-        paused = pause_heatmap(pause_axis(policies=policies_shown)) if PAUSE in faults.value else None
-        return drawn if paused is None else drawn + picture_html(paused)
+        drawn = picture_html(heatmap(cells, late), heatmap(cells, late, dark=True))
+        if PAUSE not in faults.value:
+            return drawn
+        paused = pause_axis(policies=policies_shown)
+        return drawn + picture_html(pause_heatmap(paused), pause_heatmap(paused, dark=True))
 
     actions = [
         Action("find the smallest failure", "Explore all schedules with up to two surprises.", find),

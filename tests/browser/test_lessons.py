@@ -33,5 +33,5 @@ def test_all_cells_run_and_the_panel_plays_what_is_chosen(
     page.get_by_role("button", name=button).click()
     shown = page.locator(".labkit-shown")
     expect(shown).to_contain_text(says, timeout=60_000)
-    assert shown.locator("img").first.evaluate("image => image.complete && image.naturalWidth > 500")
+    assert shown.locator("img:visible").first.evaluate("image => image.complete && image.naturalWidth > 500")
     expect(page.get_by_role("button", name=button)).to_be_enabled()

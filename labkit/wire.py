@@ -4,15 +4,36 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from labkit.errors import NotSent, OutcomeUnknown, Refused, RemoteError, StoreClosed, StoreError
 from labkit.exchange import Receipt, Request, Standing
 from labkit.records import Json, known, to_json
-from labkit.remote import RemoteService
+from labkit.remote import Capabilities
 from labkit.seams import Boundary, Call, Delivery, Network, Point, no_boundary, reliable
 
 Answer = TypeVar("Answer", Receipt, Standing)
+
+
+class Service(Protocol):
+    """The far end of a wire: a `RemoteService`, or what stands for one that is elsewhere."""
+
+    @property
+    def name(self) -> str:
+        """What operations call it by."""
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What it can do, by its manual."""
+
+    def handle(self, request: Request) -> Receipt:
+        """Apply a request."""
+
+    def accept_late(self, request: Request) -> None:
+        """Take in a request that is to be applied later."""
+
+    def query(self, operation_id: str, token: int | None = None) -> Standing:
+        """Tell whether an operation has been applied."""
 
 
 class Remote:
@@ -24,7 +45,7 @@ class Remote:
         boundary: called after each call, whatever came of it: a worker can die before it acts on the answer.
     """
 
-    def __init__(self, service: RemoteService, network: Network = reliable, boundary: Boundary = no_boundary) -> None:
+    def __init__(self, service: Service, network: Network = reliable, boundary: Boundary = no_boundary) -> None:
         self._service, self._network, self._boundary = service, network, boundary
         self.name, self.capabilities = service.name, service.capabilities
 

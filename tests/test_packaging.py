@@ -263,7 +263,7 @@ def test_a_package_resolves_its_own_relative_imports():
 
 
 HEAVY = {"matplotlib", "numpy", "PIL", "graphviz", "ipywidgets", "IPython", "jupyter_client", "tornado", "uvicorn"}
-HEAVY |= {"cloudpickle", "greenlet", "tqdm"}
+HEAVY |= {"cloudpickle", "greenlet", "httpx", "starlette", "tqdm"}
 
 
 @pytest.mark.parametrize("module", ["labkit", "labkit.cli", "labkit.cli.lab"])

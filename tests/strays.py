@@ -1,4 +1,6 @@
-"""What a test has left running."""
+"""What a test has left running, and what it has stopped."""
+
+import threading
 
 import psutil
 
@@ -16,3 +18,12 @@ def _is_tracker(process: psutil.Process) -> bool:
         return any(TRACKER in word for word in process.cmdline())
     except psutil.NoSuchProcess:
         return True  # it has just ended
+
+
+def wait_until_stopped(process: psutil.Process) -> None:
+    """A signal takes its time."""
+    for _ in range(10_000):
+        if process.status() == psutil.STATUS_STOPPED:
+            return
+        threading.Event().wait(0.001)
+    raise AssertionError("it runs on")

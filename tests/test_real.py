@@ -1,14 +1,14 @@
-"""Real worker processes, really killed; and that the simulated world comes to the same as the real one."""
+"""Drills: real worker processes, really killed; and that the simulated world comes to the same as the real one."""
 
 import os
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from strays import strays
@@ -16,13 +16,14 @@ from strays import strays
 from labkit.desk import TASK_ID, Desk
 from labkit.errors import InvalidInput, SimulatedCrash
 from labkit.policies import POLICIES
-from labkit.real.drill import DrillFailed, drill
-from labkit.real.worker import KILLED, MOMENTS_FILE, deadly
+from labkit.real.drill import MOMENTS_FILE, DrillFailed, drill
+from labkit.real.stage import Stage
 from labkit.recorder import Recorder, read_moments, with_faults
 from labkit.records import Task
 from labkit.runs import Run, Verdict
-from labkit.seams import ManualClock, Point, crash_at, no_boundary
-from labkit.states import State
+from labkit.seams import Delivery, ManualClock, crash_at, no_boundary, scripted
+from labkit.store import TaskStore
+from labkit.wire import Remote
 
 LEASE = 0.01  # the first worker is dead before its lease runs out, or soon after: nobody else is there to notice
 CROSSINGS = (
@@ -58,10 +59,15 @@ REAL_CASES = sorted({*NOT_EXACTLY_ONCE, *((TRIED[place % 3], point) for place, p
 
 
 @pytest.fixture(scope="module")
-def real_runs() -> Iterator[dict[tuple[str, str], Future[Run]]]:
-    """Drills, several at a time, each on a thread of its own."""
-    with ThreadPoolExecutor(4) as pool:
-        yield {case: pool.submit(drill, *case, lease_seconds=LEASE) for case in REAL_CASES}
+def stage() -> Iterator[Stage]:
+    """Processes that start fast, for many drills."""
+    with Stage() as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def real_runs(stage: Stage) -> dict[tuple[str, str], Run]:
+    return {case: drill(*case, lease_seconds=LEASE, stage=stage) for case in REAL_CASES}
 
 
 def simulated(folder: Path, policy: str, crashes: Sequence[str], steps: int = 3) -> Run:
@@ -95,16 +101,11 @@ def timeless(task: Task) -> Task:
     return replace(task, operations=operations, next_run_at=0.0, created_at=0.0, **gone)
 
 
-def worker(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "labkit.real.worker", str(folder), "--policy", "same_key", *options]
-    return subprocess.run(command, capture_output=True, encoding="utf-8", timeout=30)
-
-
 # --- a drill ----------------------------------------------------------------------------------------
 
 
-def test_a_quiet_drill_crosses_every_point_once_and_ends_exactly_once():
-    run = drill("same_key", [])
+def test_a_quiet_drill_crosses_every_point_once_and_ends_exactly_once(stage: Stage):
+    run = drill("same_key", [], stage=stage)
     assert tuple(moment.point for moment in run.moments) == CROSSINGS
     assert run.verdict is Verdict.EXACTLY_ONCE
     assert [moment.fault for moment in run.moments] == [""] * len(CROSSINGS)
@@ -126,24 +127,24 @@ def test_a_crash_at_any_crossing_ends_as_the_policy_and_the_remotes_allow(tmp_pa
 
 @pytest.mark.parametrize(("policy", "point"), REAL_CASES)
 def test_a_real_kill_ends_as_the_policy_and_the_remotes_allow(
-    real_runs: dict[tuple[str, str], Future[Run]], policy: str, point: str
+    real_runs: dict[tuple[str, str], Run], policy: str, point: str
 ):
-    assert_ended_as_it_must(real_runs[policy, point].result(), policy, point)
+    assert_ended_as_it_must(real_runs[policy, point], policy, point)
 
 
 @pytest.mark.parametrize(("policy", "point"), REAL_CASES)
 def test_the_simulated_and_the_real_world_agree_in_every_moment_row_and_effect(
-    real_runs: dict[tuple[str, str], Future[Run]], tmp_path: Path, policy: str, point: str
+    real_runs: dict[tuple[str, str], Run], tmp_path: Path, policy: str, point: str
 ):
-    real, made_up = real_runs[policy, point].result(), simulated(tmp_path, policy, [point])
+    real, made_up = real_runs[policy, point], simulated(tmp_path, policy, [point])
     assert real.verdict is made_up.verdict
     assert real.effects == made_up.effects
     assert timeless(real.task) == timeless(made_up.task)
     assert real == replace(made_up, task=real.task)
 
 
-def test_where_the_remote_honours_keys_the_same_key_survives_a_kill_at_every_crossing(tmp_path: Path):
-    points = [moment.point for moment in drill("same_key", [], steps=1).moments]
+def test_where_the_remote_honours_keys_the_same_key_survives_a_kill_at_every_crossing(tmp_path: Path, stage: Stage):
+    points = [moment.point for moment in drill("same_key", [], steps=1, stage=stage).moments]
     assert len(points) == 6
     for place, point in enumerate(points):
         folder = tmp_path / str(place)
@@ -151,9 +152,9 @@ def test_where_the_remote_honours_keys_the_same_key_survives_a_kill_at_every_cro
         assert simulated(folder, "same_key", [point], steps=1).verdict is Verdict.EXACTLY_ONCE
 
 
-def test_one_worker_after_the_other_can_be_killed_and_the_same_key_still_pays_once():
+def test_one_worker_after_the_other_can_be_killed_and_the_same_key_still_pays_once(stage: Stage):
     send = "send task-1/refund"
-    run = drill("same_key", [send, send, "take_over task-1", send], steps=1, lease_seconds=LEASE)
+    run = drill("same_key", [send, send, "take_over task-1", send], steps=1, lease_seconds=LEASE, stage=stage)
     crashes = [(moment.worker, moment.point) for moment in run.moments if moment.fault == "crash"]
     assert crashes == [("worker-1", send), ("worker-2", send), ("worker-3", "take_over task-1"), ("worker-4", send)]
     assert run.moments[-1].worker == "worker-5"
@@ -162,16 +163,16 @@ def test_one_worker_after_the_other_can_be_killed_and_the_same_key_still_pays_on
     assert len(run.task.operations[0].attempts) == 4
 
 
-def test_each_kill_costs_blind_replay_one_more_refund():
+def test_each_kill_costs_blind_replay_one_more_refund(stage: Stage):
     send = "send task-1/refund"
-    run = drill("blind_replay", [send, send], steps=1, lease_seconds=LEASE)
+    run = drill("blind_replay", [send, send], steps=1, lease_seconds=LEASE, stage=stage)
     assert run.effects == (("task-1/refund", 3),)
 
 
-def test_a_drill_tells_the_same_lines_every_time():
+def test_a_drill_tells_the_same_lines_every_time(stage: Stage):
     told: list[list[str]] = [[], []]
     for lines in told:
-        drill("same_key", steps=1, tell=lines.append, lease_seconds=LEASE)
+        drill("same_key", steps=1, tell=lines.append, lease_seconds=LEASE, stage=stage)
     assert told[0] == told[1]
     assert told[0] == [
         "worker-1 is killed after: send task-1/refund",
@@ -179,19 +180,18 @@ def test_a_drill_tells_the_same_lines_every_time():
     ]
 
 
-def test_a_drill_shows_no_times_for_they_would_differ_from_run_to_run():
-    assert {moment.at for moment in drill("same_key", [], steps=1).moments} == {None}
+def test_a_drill_shows_no_times_for_they_would_differ_from_run_to_run(stage: Stage):
+    assert {moment.at for moment in drill("same_key", [], steps=1, stage=stage).moments} == {None}
 
 
 def test_a_drill_touches_neither_this_process_nor_its_threads_nor_its_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.chdir(tmp_path)
-    before = os.getpid(), threading.active_count(), dict(os.environ)
+    before = os.getpid(), threading.active_count(), dict(os.environ), strays()
     drill("blind_replay", steps=1, lease_seconds=LEASE)
-    assert (os.getpid(), threading.active_count(), dict(os.environ)) == before
+    assert (os.getpid(), threading.active_count(), dict(os.environ), strays()) == before
     assert list(tmp_path.iterdir()) == []
-    assert strays() == []
 
 
 def test_a_drill_of_another_thread_works_in_a_strange_place_and_leaves_nothing_after_success_or_failure(
@@ -223,6 +223,49 @@ def test_a_drill_of_another_thread_works_in_a_strange_place_and_leaves_nothing_a
     assert list(place.iterdir()) == []
 
 
+def test_a_paused_worker_sends_after_another_has_taken_its_task_and_only_a_key_helps(stage: Stage):
+    told: list[str] = []
+    pause = "intend task-1/refund"
+    options: dict[str, Any] = {"steps": 1, "pause_at": pause, "lease_seconds": LEASE, "stage": stage}
+    run = drill("query_first", [], tell=told.append, **options)
+    assert run.effects == (("task-1/refund", 2),)
+    assert [(moment.worker, moment.point) for moment in run.moments if moment.fault == "pause"] == [("worker-1", pause)]
+    assert (run.moments[-1].worker, run.moments[-1].point) == ("worker-1", "send task-1/refund")
+    assert told == [
+        "worker-1 falls asleep after: intend task-1/refund",
+        "worker-2 carries the task as far as it goes: succeeded",
+        "worker-1 wakes, and is turned away: StaleToken",
+    ]
+    assert run.title == "query_first, paused after: intend task-1/refund"
+    assert drill("same_key", [], **options).effects == (("task-1/refund", 1),)
+
+
+@pytest.mark.parametrize("delivery", [one for one in Delivery if one is not Delivery.DELIVERED])
+def test_a_drill_plays_every_fault_of_the_wire_on_a_real_socket_and_one_key_has_one_effect(
+    stage: Stage, delivery: Delivery
+):
+    # the wait after a fault is real: a second, or none after an answer that came too late
+    run = drill("same_key", [], steps=1, network=scripted(delivery), stage=stage, lease_seconds=30.0)
+    assert [moment.fault for moment in run.moments if moment.fault] == [delivery.replace("_", " ")]
+    assert run.effects == (("task-1/refund", 1),)
+    assert run.verdict is Verdict.EXACTLY_ONCE
+
+
+def test_a_function_of_this_session_is_drilled_like_a_policy_and_what_it_prints_goes_nowhere(
+    stage: Stage, capfd: pytest.CaptureFixture[str]
+):
+    def twice(task_id: str, store: TaskStore, remotes: Mapping[str, Remote]) -> str:
+        print("noise")
+        for number in range(2):
+            remotes["payments"].send(f"{task_id}/refund", {"order": 1042}, f"request-{number}")
+        return "sent"
+
+    run = drill(twice, [], steps=1, stage=stage)
+    assert run.effects == (("task-1/refund", 2),)
+    assert run.title == "twice, not killed"
+    assert capfd.readouterr() == ("", "")
+
+
 # --- what goes wrong --------------------------------------------------------------------------------
 
 
@@ -238,94 +281,33 @@ def test_a_number_of_steps_that_the_plan_does_not_have_is_refused(steps: int):
 
 
 @pytest.mark.parametrize("point", ["send task-1/nothing", "", "-x"])
-def test_a_worker_that_survives_its_crash_point_fails_the_drill(point: str):
+def test_a_worker_that_survives_its_crash_point_fails_the_drill(stage: Stage, point: str):
+    before = strays()
     with pytest.raises(DrillFailed) as caught:
-        drill("same_key", point, steps=1)
+        drill("same_key", point, steps=1, stage=stage)
     failed = caught.value
     assert (failed.worker, failed.crash_at, failed.exit_code, failed.said) == ("worker-1", point, 0, "succeeded")
     asked = f"worker-1 was to be killed after {point!r}"
     assert str(failed) == f"{asked}, but never came past that point: it ended; it said: succeeded"
-    assert strays() == []
+    assert strays() == before
 
 
-def test_a_later_worker_that_survives_its_crash_point_is_named():
+def test_a_later_worker_that_survives_its_crash_point_is_named(stage: Stage):
     points = ["send task-1/refund", "checkpoint task-1/refund"]  # settled by key, the refund needs no checkpoint
     with pytest.raises(DrillFailed, match="worker-2 was to be killed after 'checkpoint task-1/refund'"):
-        drill("same_key", points, steps=1, lease_seconds=LEASE)
+        drill("same_key", points, steps=1, lease_seconds=LEASE, stage=stage)
 
 
 def test_a_worker_that_does_not_end_in_time_is_ended_and_fails_the_drill():
+    before = strays()
     with pytest.raises(DrillFailed, match="had to be ended; it said: nothing") as caught:
         drill("same_key", steps=1, life_seconds=0.01)
     assert caught.value.exit_code is None
-    assert strays() == []
+    assert strays() == before
 
 
-def test_a_worker_that_ends_with_an_error_fails_the_drill_in_its_own_words():
+def test_a_worker_that_ends_with_an_error_fails_the_drill_in_its_own_words(stage: Stage):
     with pytest.raises(
         DrillFailed, match="worker-1 was to end by itself, but ended with exit code 1; it said: Invalid"
     ):
-        drill("same_key", [], steps=1, lease_seconds=-1.0)
-
-
-# --- a worker process -------------------------------------------------------------------------------
-
-
-def test_a_worker_process_dies_by_a_kill_at_the_named_point_and_says_nothing(tmp_path: Path):
-    with Desk(tmp_path) as desk:
-        desk.queue(steps=1)
-        done = worker(tmp_path, "--crash-at", "send task-1/refund")
-        assert done.returncode == (9 if sys.platform == "win32" else -9)
-        assert done.returncode in KILLED
-        assert (done.stdout, done.stderr) == ("", "")
-        task = desk.store.get(TASK_ID)
-        assert (task.state, task.operations[0].standing) == (State.RUNNING, "in doubt")
-        assert desk.effects() == {"task-1/refund": 1}
-        assert read_moments(tmp_path / MOMENTS_FILE)[-1].point == "send task-1/refund"
-
-
-def test_a_worker_process_prints_the_state_that_it_leaves_the_task_in(tmp_path: Path):
-    with Desk(tmp_path) as desk:
-        desk.queue()
-    done = worker(tmp_path)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "succeeded\n", "")
-
-
-def test_a_worker_process_refuses_a_folder_without_a_desk_and_leaves_it_as_it_was(tmp_path: Path):
-    for folder in (tmp_path, tmp_path / "missing"):
-        done = worker(folder)
-        assert done.returncode == 2
-        assert "expected the folder of a desk, found no tasks.sqlite in" in done.stderr
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_worker_process_refuses_an_unknown_policy(tmp_path: Path):
-    done = worker(tmp_path, "--policy", "hope")
-    assert done.returncode == 2
-    assert "invalid choice: 'hope'" in done.stderr
-
-
-def test_a_worker_process_tells_an_error_of_the_lab_in_one_line(tmp_path: Path):
-    with Desk(tmp_path):
-        pass  # a desk without a task
-    done = worker(tmp_path)
-    assert (done.returncode, done.stderr) == (1, "")
-    assert done.stdout.startswith("UnknownTask: ")
-    (tmp_path / "tasks.sqlite").write_bytes(b"no database" * 100)
-    done = worker(tmp_path)
-    assert (done.returncode, done.stderr) == (1, "")
-    assert done.stdout.startswith("StoreCorrupt: tasks.sqlite: ")
-    assert done.stdout.count("\n") == 1
-
-
-def test_a_deadly_boundary_lets_every_other_point_and_error_through():
-    crossed: list[str] = []
-
-    def boundary(point: Point) -> None:
-        crossed.append(point.name)
-        raise ValueError("not a crash")
-
-    with pytest.raises(ValueError, match="not a crash"):
-        deadly(boundary)(Point("send", "task-1/refund"))
-    deadly(no_boundary)(Point("send", "task-1/refund"))
-    assert crossed == ["send task-1/refund"]
+        drill("same_key", [], steps=1, lease_seconds=-1.0, stage=stage)

@@ -1,23 +1,29 @@
-"""A drill: start a worker process, let it be killed, start the next one, until the task is at rest."""
+"""A drill: start a service and a worker process, let the worker be killed, start the next one, until the task rests."""
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import tempfile
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from labkit.desk import TASK_ID, Desk
-from labkit.errors import InvalidInput, LabError
+from labkit.desk import TASK_ID, TASKS_FILE, Desk
+from labkit.errors import InvalidInput, LabError, SimulatedCrash
 from labkit.policies import POLICIES
-from labkit.real.worker import KILLED, MOMENTS_FILE
-from labkit.recorder import read_moments, with_faults
+from labkit.real.children import ChildFailed
+from labkit.real.programs import Program, label_of
+from labkit.real.setting import Setting
+from labkit.real.stage import LIFE_SECONDS, Stage
+from labkit.recorder import Recorder, read_moments, with_faults
 from labkit.runs import Run
-from labkit.states import HELD_STATES
+from labkit.seams import Call, Clock, Delivery, Network, Point, reliable
+from labkit.states import HELD_STATES, State
 
 LEASE_SECONDS = 0.5
-LIFE_SECONDS = 60.0
+MOST_LIVES = 100
+MOMENTS_FILE = "moments.jsonl"
 SEND_REFUND = f"send {TASK_ID}/refund"
 
 
@@ -36,23 +42,30 @@ class DrillFailed(LabError):
 
 
 def drill(
-    policy: str,
+    policy: str | Path | Program,
     crash_at: str | Sequence[str] = SEND_REFUND,
     steps: int = 3,
     tell: Callable[[str], None] = lambda line: None,
     *,
+    pause_at: str | None = None,
+    network: Network = reliable,
     lease_seconds: float = LEASE_SECONDS,
     life_seconds: float = LIFE_SECONDS,
+    stage: Stage | None = None,
 ) -> Run:
     """Play one task with real processes on real files in a temporary folder, and remove the folder.
 
     Args:
-        policy: the name of the recovery policy.
+        policy: the name of the recovery policy; or a file or a function of one's own, see `labkit.real.programs`.
         crash_at: where the first worker is killed; or a list, one point for each life of a worker.
         steps: how many of the task's three operations to plan.
         tell: told in a line what happens, as it happens.
-        lease_seconds: how long a worker holds the task; the next one starts when that has run out.
+        pause_at: where the worker that would come to the end is put to sleep; it wakes once its lease has run out and
+            another one has carried on.
+        network: what the wire does with each remote call.
+        lease_seconds: how long a worker of the lab holds the task; the next one starts when that has run out.
         life_seconds: how long a worker process may take.
+        stage: processes that are there already; None: some of its own.
 
     Returns:
         The run: its moments, the task as it ended, the effects in the ledgers, and the verdict.
@@ -60,55 +73,152 @@ def drill(
     Raises:
         InvalidInput: the policy or the number of steps cannot be meant.
         DrillFailed: a worker did not start, survived its crash point, or did not end in time.
+        ChildFailed: the service did not start.
     """
-    if policy not in POLICIES:
+    if isinstance(policy, str) and "\n" not in policy and policy not in POLICIES:
         raise InvalidInput(f"one of {', '.join(POLICIES)}", policy)
     crashes = [crash_at] if isinstance(crash_at, str) else list(crash_at)
-    title = f"{policy}, killed after: {', '.join(crashes)}" if crashes else f"{policy}, not killed"
-    options = ["--policy", policy, "--lease-seconds", str(lease_seconds)]
-    with tempfile.TemporaryDirectory(prefix="recovery-lab-", ignore_cleanup_errors=True) as name, Desk(name) as desk:
-        desk.queue(steps=steps)
-        fatal = set()
+    with ExitStack() as ends:
+        desk = ends.enter_context(desk_in_a_folder(steps))
+        stage = stage or ends.enter_context(Stage())
+        stage.open(setting_of(desk, policy, lease_seconds), desk.clock)
+        play = _Play(desk, stage, network, life_seconds, tell)
         for life, crash in enumerate(crashes, start=1):
-            _run_worker(desk.folder, f"worker-{life}", options, crash, life_seconds)
-            tell(f"worker-{life} is killed after: {crash}")
-            fatal.add(len(read_moments(desk.folder / MOMENTS_FILE)))
-            _wait_for_lease(desk)
-        last = f"worker-{len(crashes) + 1}"
-        tell(
-            f"{last} carries the task as far as it goes: {_run_worker(desk.folder, last, options, None, life_seconds)}"
-        )
-        moments = with_faults(read_moments(desk.folder / MOMENTS_FILE), fatal, "crash")
+            play.live(f"worker-{life}", crash, None)
+        play.live(f"worker-{len(crashes) + 1}", None, pause_at)
+        for life in range(len(crashes) + 2, MOST_LIVES):
+            if not play.waits_for_a_retry():
+                break
+            play.live(f"worker-{life}", None, None)
+        stage.settle()
+        moments = with_faults(read_moments(desk.folder / MOMENTS_FILE), play.crashed, "crash")
+        moments = with_faults(moments, play.paused, "pause")
+        title = f"{label_of(policy)}, {_faults(crashes, pause_at)}"
         return Run(title, moments, desk.store.get(TASK_ID), tuple(desk.effects().items()), desk.verdict())
 
 
-def _run_worker(folder: Path, name: str, options: Sequence[str], crash_at: str | None, seconds: float) -> str:
-    """Run one worker process to the end that is asked for, and return what it said.
-
-    Raises:
-        DrillFailed: it ended in another way, or not within `seconds`; then it has been ended.
-    """
-    command = [sys.executable, "-m", "labkit.real.worker", str(folder), "--name", name, *options]
-    try:
-        done = subprocess.run(
-            command if crash_at is None else [*command, f"--crash-at={crash_at}"],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            encoding="utf-8",
-            errors="backslashreplace",
-            timeout=seconds,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        raise DrillFailed(name, crash_at, None, "") from None
-    if done.returncode not in ({0} if crash_at is None else KILLED):
-        raise DrillFailed(name, crash_at, done.returncode, done.stdout)
-    return done.stdout.strip()
+@contextmanager
+def desk_in_a_folder(steps: int, clock: Clock | None = None) -> Iterator[Desk]:
+    """Yield a desk with a queued task in a temporary folder, which is removed in the end."""
+    folder = tempfile.TemporaryDirectory(prefix="recovery-lab-", ignore_cleanup_errors=True)
+    with folder as name, Desk(name, clock) as desk:
+        desk.queue(steps=steps)
+        yield desk
 
 
-def _wait_for_lease(desk: Desk) -> None:
-    """A dead worker still holds its lease; nobody may take the task over before it has run out."""
-    task = desk.store.get(TASK_ID)
-    if task.state in HELD_STATES and task.lease_expires_at is not None:
-        desk.clock.sleep(task.lease_expires_at - desk.clock.now())
+def setting_of(desk: Desk, program: str | Path | Program, lease_seconds: float) -> Setting:
+    """Return the setting of a worker process at a desk."""
+    ledgers = {name: (desk.folder / f"{name}.sqlite", one.capabilities) for name, one in desk.services.items()}
+    return Setting(desk.folder / TASKS_FILE, TASK_ID, program, ledgers, lease_seconds=lease_seconds)
+
+
+def _faults(crashes: Sequence[str], pause_at: str | None) -> str:
+    told = [f"killed after: {', '.join(crashes)}"] if crashes else []
+    told += [] if pause_at is None else [f"paused after: {pause_at}"]
+    return "; ".join(told) or "not killed"
+
+
+@dataclass
+class _Play:
+    """One drill in play."""
+
+    desk: Desk
+    stage: Stage
+    network: Network
+    life_seconds: float
+    tell: Callable[[str], None]
+    crashed: set[int] = field(default_factory=set)
+    paused: set[int] = field(default_factory=set)
+
+    def live(self, name: str, crash_at: str | None, pause_at: str | None) -> None:
+        """Lead one worker to the end that is asked for.
+
+        Raises:
+            DrillFailed: it ended in another way, or not in time.
+        """
+        life = _Life(self, name, crash_at, pause_at, time.monotonic() + self.life_seconds)
+        try:
+            ended = self.stage.live(life, seconds=self.life_seconds)
+        except SimulatedCrash:
+            self.crashed.add(self.moments())
+            self.tell(f"{name} is killed after: {crash_at}")
+            return self.wait_for_lease()
+        except ChildFailed as failed:
+            raise DrillFailed(name, crash_at, failed.exit_code, failed.said) from None
+        if isinstance(ended, BaseException) and not life.slept:
+            raise DrillFailed(name, crash_at, 1, f"{type(ended).__name__}: {ended}")
+        if crash_at is not None:
+            raise DrillFailed(name, crash_at, 0, str(ended))
+        if isinstance(ended, BaseException):
+            self.tell(f"{name} wakes, and is turned away: {type(ended).__name__}")
+        else:
+            self.tell(f"{name} carries the task as far as it goes: {ended}")
+        return None
+
+    def moments(self) -> int:
+        """How many moments are on record."""
+        return len(read_moments(self.desk.folder / MOMENTS_FILE))
+
+    def wait_for_lease(self) -> None:
+        """Nobody may take a task over before its lease has run out, whatever has become of its holder."""
+        task = self.desk.store.get(TASK_ID)
+        if task.state in HELD_STATES and task.lease_expires_at is not None:
+            self.desk.clock.sleep(task.lease_expires_at - self.desk.clock.now())
+
+    def waits_for_a_retry(self) -> bool:
+        """Whether the task is to be tried again later; then, wait until it is due."""
+        task = self.desk.store.get(TASK_ID)
+        seconds = task.next_run_at - self.desk.clock.now()
+        if task.state is not State.QUEUED or seconds <= 0:
+            return False
+        self.desk.clock.sleep(seconds)
+        return True
+
+    def sleep_through(self, name: str, point: str) -> None:
+        """Let a worker sleep until its lease has run out and the next worker has carried on."""
+        self.stage.pause(name)
+        self.paused.add(self.moments())
+        self.tell(f"{name} falls asleep after: {point}")
+        self.wait_for_lease()
+        self.live(f"worker-{int(name.removeprefix('worker-')) + 1}", None, None)
+
+
+@dataclass
+class _Life:
+    """A worker of a drill, and where it is to die or to fall asleep."""
+
+    play: _Play
+    name: str
+    crash_at: str | None
+    pause_at: str | None
+    until: float
+    slept: bool = False
+    delivery: Delivery = Delivery.DELIVERED
+
+    def cross(self, point: Point) -> None:
+        """Write the moment down; die or sleep where that is asked for."""
+        play, desk = self.play, self.play.desk
+        delivery, self.delivery = self.delivery, Delivery.DELIVERED
+        if time.monotonic() > self.until:
+            raise ChildFailed(self.name, None, "", f"was still running after {play.life_seconds:g} s")
+        if point.action != "say":
+            recorder = Recorder(desk.folder / MOMENTS_FILE, self.name, timed=False)
+            recorder.note(point, desk.store.get(TASK_ID), desk.effects(), desk.clock.now(), delivery)
+        if point.name == self.crash_at:
+            raise SimulatedCrash(f"{self.name} dies after: {point.name}")
+        if point.name == self.pause_at and not self.slept:
+            self.slept = True
+            play.sleep_through(self.name, point.name)
+
+    def deliver(self, call: Call) -> Delivery:
+        """Let the drill's network decide."""
+        self.delivery = self.play.network(call)
+        return self.delivery
+
+    def now(self) -> float:
+        """The drill's clock."""
+        return self.play.desk.clock.now()
+
+    def sleep(self, seconds: float) -> None:
+        """Wait by the drill's clock."""
+        self.play.desk.clock.sleep(seconds)

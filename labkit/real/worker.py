@@ -1,66 +1,170 @@
-"""A worker as a process of its own: `python -m labkit.real.worker`. It can kill itself at a named crash point."""
+"""A worker as a process of its own: `python -m labkit.real.worker`, led by its parent over a pipe.
+
+The first line on stdin is an order, JSON: what to run, and where. From then on the process reports every crossing,
+every remote call and every wait on stdout, and goes on when told to; told to die, it kills itself. When stdin ends, for
+its parent has gone away, it ends too, whatever it is doing.
+"""
 
 from __future__ import annotations
 
-import argparse
+import base64
+import json
 import os
+import pickle
+import queue
 import signal
-from collections.abc import Sequence
-from pathlib import Path
+import sys
+import threading
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import IO, Any, NoReturn
 
-from labkit.desk import TASK_ID, TASKS_FILE, Desk
-from labkit.errors import LabError, SimulatedCrash
+from labkit.changes import Assumptions
 from labkit.policies import POLICIES
-from labkit.recorder import Recorder
-from labkit.seams import Boundary, Point, crash_at, no_boundary
+from labkit.real.client import HttpService
+from labkit.real.programs import Program, program_from
+from labkit.remote import Capabilities
+from labkit.seams import Call, Delivery, ManualClock, Point
+from labkit.store import TaskStore
+from labkit.wire import Remote
+from labkit.worker import Worker
 
-MOMENTS_FILE = "moments.jsonl"
-KILLED = frozenset({-9, 9})
-"""Exit codes of a killed process: minus the signal, or on Windows the code given to TerminateProcess."""
+ORPHANED = 3
+"""The exit code of a worker whose parent has gone away."""
 
 
-def deadly(boundary: Boundary) -> Boundary:
-    """Return a boundary that really kills this process wherever `boundary` simulates a crash.
+class Leash:
+    """The pipe to the parent, and all that a worker is told over it.
 
-    SIGKILL cannot be caught: no `finally`, no `atexit`, no flush. On Windows `os.kill` with this number is
-    TerminateProcess (https://docs.python.org/3/library/os.html#os.kill).
+    Args:
+        orders: where the parent writes.
+        reports: where it reads.
     """
 
-    def cross(point: Point) -> None:
+    def __init__(self, orders: IO[bytes], reports: IO[bytes]) -> None:
+        self.clock = ManualClock()
+        self.services: dict[str, HttpService] = {}
+        self._reports = reports
+        self._told: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
+        threading.Thread(target=self._read, args=(orders,), daemon=True).start()
+
+    def _read(self, orders: IO[bytes]) -> None:
+        with suppress(OSError, ValueError):
+            for line in orders:
+                self._told.put(json.loads(line))
+        os._exit(ORPHANED)
+
+    def first(self) -> dict[str, Any]:
+        """The first order."""
+        return self._told.get()
+
+    def report(self, **what: Any) -> dict[str, Any]:
+        """Tell the parent where this worker stands, and wait to be told to go on, or die."""
+        self.say(**what)
+        told = self._told.get()
+        if told.get("die"):
+            die()
+        self.clock.reset(told["now"])
+        return told
+
+    def say(self, **what: Any) -> None:
+        """Tell the parent something that it need not answer."""
         try:
-            boundary(point)
-        except SimulatedCrash:
-            os.kill(os.getpid(), getattr(signal, "SIGKILL", 9))
+            self._reports.write(json.dumps(what).encode() + b"\n")
+            self._reports.flush()
+        except OSError:
+            os._exit(ORPHANED)
 
-    return cross
+    def cross(self, point: Point) -> None:
+        """The boundary of store and remotes."""
+        self.report(crossed=[point.action, point.subject, point.learned])
+
+    def call(self, call: Call) -> Delivery:
+        """The network: the parent arranges with the service what becomes of a call, and says how to make it."""
+        told = self.report(calls=[call.remote, call.action, call.operation_id, call.request_id])
+        service = self.services[call.remote]
+        service.address, service.read_seconds = told["address"], told["read_seconds"]
+        return Delivery.DELIVERED
+
+    def now(self) -> float:
+        """The parent's clock, as last told."""
+        return self.clock.now()
+
+    def sleep(self, seconds: float) -> None:
+        """Wait until the parent says that the time has come."""
+        self.report(sleeps=max(0.0, seconds))
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run one worker over the desk in a folder until the task is at rest; print the task's state then.
+def die() -> NoReturn:
+    """Kill this process. SIGKILL cannot be caught: no `finally`, no `atexit`, no flush.
 
-    Returns:
-        0, or 1 after an error of the lab, told in a line; it exits with 2 where the arguments cannot be meant.
+    On Windows `os.kill` with this number is TerminateProcess (https://docs.python.org/3/library/os.html#os.kill).
     """
-    parser = argparse.ArgumentParser(prog="python -m labkit.real.worker", description=__doc__)
-    parser.add_argument("folder", type=Path, help="the desk's folder")
-    parser.add_argument("--policy", required=True, choices=sorted(POLICIES))
-    parser.add_argument("--name", default="worker-1")
-    parser.add_argument("--lease-seconds", type=float, default=30.0)
-    parser.add_argument("--crash-at", metavar="POINT", help="such as 'send task-1/refund'")
-    options = parser.parse_args(argv)
-    if not (options.folder / TASKS_FILE).is_file():
-        parser.error(f"expected the folder of a desk, found no {TASKS_FILE} in {str(options.folder)!r}")
-    boundary = no_boundary if options.crash_at is None else deadly(crash_at(options.crash_at))
-    recorder = Recorder(options.folder / MOMENTS_FILE, options.name, timed=False)
+    os.kill(os.getpid(), getattr(signal, "SIGKILL", 9))
+    raise AssertionError("nobody survives that")
+
+
+def live(leash: Leash, order: Mapping[str, Any]) -> None:
+    """Live one life as ordered, from the first crossing to the last report."""
+    leash.clock.reset(order["now"])
     try:
-        with Desk(options.folder, boundary=boundary, recorder=recorder) as desk:
-            desk.start(options.name)
-            print(desk.worker(POLICIES[options.policy], options.name, options.lease_seconds).run(TASK_ID))
-    except LabError as error:
-        print(f"{type(error).__name__}: {error}")
-        return 1
-    return 0
+        program = _program(order)
+        assumptions = Assumptions(**order["assumptions"])
+        store = TaskStore(order["tasks"], leash, leash.cross, assumptions, order["synchronous"])
+        for remote, can in order["remotes"].items():
+            leash.services[remote] = HttpService("", remote, Capabilities(**can))
+    except BaseException as error:  # somebody's code runs here already: that of the file's own
+        leash.say(failed=f"{type(error).__name__}: {error}")
+        return
+    remotes = {remote: Remote(far, leash.call, leash.cross) for remote, far in leash.services.items()}
+    try:
+        leash.cross(Point("start", order["name"], "nothing yet"))
+        result = program(order["task"], store, remotes)
+    except BaseException as error:  # whatever a program raises is an answer to whoever leads it
+        leash.say(raised=_portable(error), type=type(error).__name__, text=str(error))
+    else:
+        leash.say(ended=str(result))
+
+
+def _program(order: Mapping[str, Any]) -> Program:
+    """The program that is ordered: the lab's own worker by one policy, or somebody's code."""
+    if "policy" not in order["program"]:
+        return program_from(order["program"])
+    policy = POLICIES[order["program"]["policy"]]
+    called, lease_seconds, talks = order["name"], order["lease_seconds"], policy.name == "replay_transcript"
+
+    def run(task_id: str, store: TaskStore, remotes: Mapping[str, Remote]) -> Any:
+        return Worker(store, remotes, policy, called, lease_seconds, talks=talks).run(task_id)
+
+    return run
+
+
+def _portable(error: BaseException) -> str | None:
+    """The error for another process, or None where it cannot travel."""
+    try:
+        written = pickle.dumps(error)
+        pickle.loads(written)
+    except Exception:  # whatever an error does when it is pickled
+        return None
+    return base64.b64encode(written).decode()
+
+
+def main() -> int:
+    """Live one life. What the program prints goes to stderr, for stdout is the parent's."""
+    if sys.stdin.isatty():
+        print(__doc__, file=sys.stderr)
+        return 2
+    orders, reports = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+    with open(os.devnull, "rb") as nothing:
+        os.dup2(nothing.fileno(), 0)
+    os.dup2(2, 1)
+    leash = Leash(orders, reports)
+    live(leash, leash.first())
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)  # threads of the program's own end with it
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent; this process ends with it
     raise SystemExit(main())

@@ -1,0 +1,237 @@
+"""Many real kills at random: a program is killed again and again, and the ledgers say what came of it."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from labkit.deciding import Answer
+from labkit.desk import TASK_ID, Desk
+from labkit.errors import InvalidInput, SimulatedCrash
+from labkit.real.drill import desk_in_a_folder, setting_of
+from labkit.real.programs import Program
+from labkit.real.stage import Stage
+from labkit.runs import Verdict
+from labkit.seams import Call, Delivery, Network, Point, reliable
+from labkit.states import ENDED_STATES, HELD_STATES, State
+
+MOST_KILLS_A_RUN = 4
+MOST_LIVES = 40
+"""Lives of one run: a program that does not come to rest within so many is stuck."""
+
+MOST_STEPS_TO_LIVE = 16
+LONGEST_GRACE_SECONDS = 0.02
+"""How long after an order a worker may be killed from outside: time enough to be in the middle of anything."""
+
+LEASE_SECONDS = 30.0
+BAD = (Verdict.STUCK, Verdict.LOST, Verdict.DUPLICATED)
+
+
+class ClockAhead:
+    """The machine's clock and an offset: waiting moves the offset, so nobody sits out the lease of a dead worker."""
+
+    def __init__(self) -> None:
+        self._ahead_seconds = 0.0
+
+    def now(self) -> float:
+        """Seconds since 1970, and the offset."""
+        return time.time() + self._ahead_seconds
+
+    def sleep(self, seconds: float) -> None:
+        """Move ahead at once."""
+        self._ahead_seconds += max(0.0, seconds)
+
+
+@dataclass(frozen=True)
+class Found:
+    """One run: how it was hurt, what it came to, and the errors that its workers ended with."""
+
+    killed: tuple[str, ...]
+    verdict: Verdict
+    effects: Mapping[str, int]
+    errors: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        lines = [f"{self.verdict}; killed: {', '.join(self.killed) or 'never'}"]
+        lines += [f"{name} happened {count} times" for name, count in self.effects.items() if count != 1]
+        return "; ".join([*lines, *dict.fromkeys(self.errors)])
+
+
+@dataclass(frozen=True)
+class Tally:
+    """Many runs."""
+
+    runs: tuple[Found, ...]
+
+    @property
+    def kills(self) -> int:
+        """How many workers were really killed."""
+        return sum(len(run.killed) for run in self.runs)
+
+    @property
+    def verdicts(self) -> Mapping[Verdict, int]:
+        """How many runs came to each verdict, the best first."""
+        counts = Counter(run.verdict for run in self.runs)
+        return {verdict: counts[verdict] for verdict in Verdict if counts[verdict]}
+
+    @property
+    def bad(self) -> tuple[Found, ...]:
+        """The runs in which work was lost, doubled or got stuck."""
+        return tuple(run for run in self.runs if run.verdict in BAD)
+
+    def __str__(self) -> str:
+        told = ", ".join(f"{verdict}: {count}" for verdict, count in self.verdicts.items())
+        return f"{self.kills} kills in {len(self.runs)} runs; {told}"
+
+
+def kill_at_random(
+    program: str | Path | Program,
+    kills: int = 20,
+    seed: int = 1,
+    steps: int = 3,
+    *,
+    network: Network = reliable,
+    tell: Callable[[Found], None] = lambda found: None,
+    stage: Stage | None = None,
+) -> Tally:
+    """Carry task after task, and kill workers on the way: half of them at a crossing, half somewhere after one.
+
+    A person answers truthfully, once nothing can be under way any more.
+
+    Args:
+        program: see `labkit.real.programs.order_of`.
+        kills: how many, 1 or more.
+        seed: of the draws. Where a kill from outside hits is up to the machine.
+        steps: how many of the task's three operations to plan.
+        network: what the wire does with each call.
+        tell: told of each run as it ends.
+        stage: processes that are there already; None: some of its own.
+
+    Raises:
+        InvalidInput: the program cannot be meant.
+        ChildFailed: a worker or the service did not start, or gave no sign for too long.
+    """
+    if kills < 1:
+        raise InvalidInput("kills: 1 or more", kills)
+    draws, runs, left = random.Random(seed), list[Found](), kills
+    with ExitStack() as ends:
+        stage = stage or ends.enter_context(Stage())
+        for _ in range(kills * MOST_LIVES):
+            if left <= 0:
+                break
+            with desk_in_a_folder(steps, ClockAhead()) as desk:
+                run = _Run(desk, stage, network, draws, min(left, MOST_KILLS_A_RUN))
+                runs.append(run.play(program))
+            left -= len(runs[-1].killed)
+            tell(runs[-1])
+    return Tally(tuple(runs))
+
+
+@dataclass
+class _Run:
+    """One task on its way through kills."""
+
+    desk: Desk
+    stage: Stage
+    network: Network
+    draws: random.Random
+    kills: int
+    killed: list[str] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)
+
+    def play(self, program: str | Path | Program) -> Found:
+        self.stage.open(setting_of(self.desk, program, LEASE_SECONDS), self.desk.clock)
+        for number in range(1, MOST_LIVES + 1):
+            self._wait()
+            task = self.desk.store.get(TASK_ID)
+            if task.state is State.AWAITING_CONFIRMATION:
+                self._answer()
+            elif task.state in ENDED_STATES:
+                break
+            else:
+                self._live(f"worker-{number}")
+        self.stage.settle()
+        self.desk.clock.sleep(self.desk.store.assumptions.longest_under_way_seconds)
+        return Found(tuple(self.killed), self.desk.verdict(), self.desk.effects(), tuple(self.errors))
+
+    def _live(self, name: str) -> None:
+        life = _Doomed(name, self.desk, self.network, self.draws, len(self.killed) < self.kills)
+        try:
+            ended = self.stage.live(life, life.fatal)
+        except SimulatedCrash:
+            self.killed.append(life.last)
+        else:
+            if isinstance(ended, BaseException):
+                self.errors.append(f"{type(ended).__name__}: {ended}")
+
+    def _wait(self) -> None:
+        """Let the time pass until somebody can go on with the task."""
+        task, now = self.desk.store.get(TASK_ID), self.desk.clock.now()
+        if task.state is State.QUEUED:
+            self.desk.clock.sleep(task.next_run_at - now)
+        if task.state in HELD_STATES and task.lease_expires_at is not None:
+            self.desk.clock.sleep(task.lease_expires_at - now)
+
+    def _answer(self) -> None:
+        """What a truthful, patient person does."""
+        self.stage.settle()
+        self.desk.clock.sleep(self.desk.store.assumptions.longest_under_way_seconds)
+        task = self.desk.store.get(TASK_ID)
+        if task.in_doubt is None:
+            self.desk.store.answer(task, Answer.APPROVED, "Ada")
+            return
+        applied = self.desk.effects().get(task.in_doubt.id, 0) > 0
+        self.desk.store.answer(task, Answer.APPLIED if applied else Answer.NOT_APPLIED, "Ada")
+
+
+class _Doomed:
+    """A worker that is killed after a drawn number of steps, if it lives that long.
+
+    Args:
+        name: its own.
+        desk: where it works.
+        network: what the wire does with its calls.
+        draws: decides.
+        mortal: False: it lives.
+    """
+
+    def __init__(self, name: str, desk: Desk, network: Network, draws: random.Random, mortal: bool) -> None:
+        self.name, self.last = name, ""
+        self._desk, self._network, self._draws = desk, network, draws
+        self._left = draws.randrange(1, MOST_STEPS_TO_LIVE) if mortal else -1
+        self._from_outside = draws.random() < 0.5
+
+    def cross(self, point: Point) -> None:
+        """One step more; die here, if this is the one."""
+        self._step(f"after {point.name}")
+        if self._left == 0 and not self._from_outside:
+            raise SimulatedCrash(f"{self.name} dies {self.last}")
+
+    def deliver(self, call: Call) -> Delivery:
+        """One step more."""
+        self._step(f"during {call.action} {call.operation_id}")
+        return self._network(call)
+
+    def now(self) -> float:
+        """The drill's clock."""
+        return self._desk.clock.now()
+
+    def sleep(self, seconds: float) -> None:
+        """Let the time pass."""
+        self._desk.clock.sleep(seconds)
+
+    def fatal(self) -> float | None:
+        """In how many seconds it is killed from outside, if it is now."""
+        if self._left == 0:
+            self._left, self.last = -1, self.last.replace("after", "soon after", 1)
+            return self._draws.uniform(0.0, LONGEST_GRACE_SECONDS)
+        return None
+
+    def _step(self, last: str) -> None:
+        if self._left > 0:
+            self._left, self.last = self._left - 1, last

@@ -1,0 +1,89 @@
+"""Programs on their way to a worker process: a policy's name, a file's source, or a function of this session."""
+
+from __future__ import annotations
+
+import base64
+import inspect
+import pickle
+import sys
+import types
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from labkit.errors import InvalidInput
+from labkit.policies import POLICIES
+from labkit.records import Json
+from labkit.store import TaskStore
+from labkit.wire import Remote
+
+Program = Callable[[str, TaskStore, Mapping[str, Remote]], Any]
+"""A worker's code: it is given a task's id, a store and the remotes by name."""
+
+MODULE = "recovery"
+"""What a file is called as a module."""
+
+
+def order_of(program: str | Path | Program) -> Json:
+    """Write a program down for another process.
+
+    Args:
+        program: a policy's name; a file, or the text of a cell, that defines the function `recover`; or the function.
+
+    Raises:
+        InvalidInput: there is no such policy or file, or the function cannot travel.
+    """
+    policy = program if isinstance(program, str) else getattr(program, "policy", None)
+    if policy in POLICIES:
+        return {"policy": policy}
+    if isinstance(program, str) and "\n" in program:
+        return {"source": program, "file": "<cell>", "folder": None}
+    if isinstance(program, Path):
+        try:
+            source = program.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise InvalidInput("a readable file of Python", f"{program}: {error}") from None
+        return {"source": source, "file": str(program), "folder": str(program.resolve().parent)}
+    if not callable(program):
+        raise InvalidInput(f"a function, the path of a file, or one of {', '.join(POLICIES)}", program)
+    import cloudpickle
+
+    try:
+        written = cloudpickle.dumps((sys.path, cloudpickle.dumps(program)))
+    except Exception as error:  # whatever an object does when it is pickled
+        raise InvalidInput("a function that can travel to another process", f"{program!r}: {error}") from None
+    return {"pickle": base64.b64encode(written).decode()}
+
+
+def program_from(order: Mapping[str, Any]) -> Program:
+    """Make a program of what `order_of` has written; in the worker process, for this runs somebody's code."""
+    if "pickle" in order:
+        sys.path[:], written = pickle.loads(base64.b64decode(order["pickle"]))
+        found: Program = pickle.loads(written)
+        return found
+    if order["folder"] is not None:
+        sys.path.insert(0, order["folder"])
+    made = sys.modules[MODULE] = types.ModuleType(MODULE)
+    made.__file__ = order["file"]
+    exec(compile(order["source"], order["file"], "exec"), made.__dict__)
+    return _recover_of(made)
+
+
+def _recover_of(made: types.ModuleType) -> Program:
+    """The function `recover`, or the only one that the file defines."""
+    functions = {name: one for name, one in vars(made).items() if inspect.isfunction(one)}
+    own = [one for name, one in functions.items() if one.__module__ == MODULE and not name.startswith("_")]
+    found = functions.get("recover", own[0] if len(own) == 1 else None)
+    if found is None:
+        names = ", ".join(sorted(one.__name__ for one in own)) or "none"
+        raise InvalidInput("a function recover(task_id, store, remotes)", f"{made.__file__}: {names}")
+    return found
+
+
+def label_of(program: str | Path | Program) -> str:
+    """What people call a program: its policy, its file or its function."""
+    if isinstance(program, Path):
+        return program.name
+    if isinstance(program, str):
+        return "a cell" if "\n" in program else program
+    return str(getattr(program, "__name__", type(program).__name__))

@@ -30,7 +30,7 @@ CURRENT = [ "$$(sed -n 2p "$(VENV)/ready")" = "$$($(PY) -c '$(SOURCE)')" ]
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help lab doctor test suite drill bench browser lint types answers refresh lock clean .venv set-up bare-venv
+.PHONY: help lab doctor test suite drill conformance bench browser lint types answers refresh lock clean .venv set-up bare-venv
 
 help: ## this list
 	@sed -n 's/^\([a-z.-]*\):.*## /  make \1	/p' Makefile
@@ -49,6 +49,9 @@ suite: .venv ## the suite without the browser
 
 drill: .venv ## the long searches that the suite leaves out
 	$(PY) -m pytest tests --ignore=tests/browser --ignore=tests/benchmarks -m drill -n auto $(FLAGS)
+
+conformance: .venv ## the simulated world against real processes, run by run; some minutes
+	$(PY) tests/conformance.py $(FLAGS)
 
 bench: .venv ## how fast things are on this machine, beside other ways; a few minutes
 	@$(PY) -m uv venv --quiet --allow-existing --python $(PY) "$(BENCH)"

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from labkit.errors import InvalidInput
 from labkit.explore.capsule import KEPT, Capsule
 from labkit.explore.fields import plain
+from labkit.explore.processes import ProcessWorld
 from labkit.explore.programs import label_of
-from labkit.explore.scenario import Played, Scenario
+from labkit.explore.scenario import Played, Scenario, World
 from labkit.explore.setup import scenario_from
-from labkit.explore.world import Program
+from labkit.explore.world import Program, TaskScenario
 from labkit.runs import Moment, Run
 
 
@@ -56,23 +58,26 @@ class Replay:
         return f"this run breaks {law} now, and {self.capsule.law} no longer: {how}"
 
 
-def replay(capsule: Capsule, code: Scenario | Program | None = None) -> Replay:
+def replay(capsule: Capsule, code: Scenario | Program | None = None, real: bool = False) -> Replay:
     """Play a capsule's run again.
 
     Args:
         capsule: see `Capsule.from_json`.
         code: what a capsule cannot hold. None for the lab's own worker; else a program to be run in the capsule's
             set-up, or a whole scenario, whose own set-up then counts.
+        real: with real processes, really killed and stopped, that call a service over HTTP; a few seconds.
 
     Returns:
         The run; it says whether it still breaks a law.
 
     Raises:
         ScheduleMismatch: the run does not fit the capsule any more; it names the first step that differs.
-        InvalidInput: code is needed.
+        InvalidInput: code is needed; or processes are, for a scenario of plain SQL.
     """
     scenario = code if isinstance(code, Scenario) else scenario_from(capsule.setup, code)
-    world = scenario.open()
+    if real and not isinstance(scenario, TaskScenario):
+        raise InvalidInput("a scenario of tasks: only those are played with real processes", label_of(scenario.program))
+    world: World = ProcessWorld(scenario) if real and isinstance(scenario, TaskScenario) else scenario.open()
     surprises = ", ".join(one.choice.replace("_", " ") for one in capsule.surprises) or "no surprise"
     try:
         played, seen = world.watch(capsule.surprises, f"{label_of(scenario.program)}: {surprises}")

@@ -44,6 +44,9 @@ class WorldEvents:
     def crashed(self, life: Life) -> None:
         """A worker dies now."""
 
+    def paused(self, life: Life) -> None:
+        """A worker falls asleep now."""
+
     def committed(self, life: Life) -> None:
         """A worker's own SQL has just been committed."""
 
@@ -175,6 +178,7 @@ class Scheduler:
             self.world.arrive()
         elif chosen == PAUSE:
             life.status, life.wakes_at = Status.PAUSED, self.world.pause_ends_at()
+            self.world.paused(life)
             life.hand_over()
         else:
             self._next = next(other for other in self.lives if other.name == chosen.removeprefix(SWITCH))

@@ -17,6 +17,7 @@ from labkit.explore.lives import Life
 
 T = TypeVar("T")
 SHARED_MEMORY = Path("/dev/shm")
+_UNGUARD = "DROP TRIGGER IF EXISTS events_are_not_deleted"
 
 
 class Files:
@@ -88,7 +89,7 @@ class WarmDatabase(Database):
 class LifeDatabase(WarmDatabase):
     """The world's warm file in the hands of one worker; dead with it."""
 
-    def __init__(self, warm: WarmDatabase, life: Life) -> None:
+    def __init__(self, warm: Database, life: Life) -> None:
         self.path, self.schema, self.synchronous = warm.path, warm.schema, warm.synchronous
         self.journal_mode = warm.journal_mode
         self._only, self._life = warm.connection(), life
@@ -105,7 +106,7 @@ class LifeDatabase(WarmDatabase):
 class Known(Generic[T]):
     """What was read from a warm file, to be read again only once something in the file has changed."""
 
-    def __init__(self, database: WarmDatabase, read: Callable[[], T]) -> None:
+    def __init__(self, database: Database, read: Callable[[], T]) -> None:
         self._db, self._read = database.connection(), read
         self._at, self._value = self._db.total_changes, read()
 
@@ -117,14 +118,27 @@ class Known(Generic[T]):
 
 
 class Rows:
-    """The rows of a database as they are now, to be put back before each run."""
+    """The rows of a database as they are now, to be put back before each run.
 
-    def __init__(self, database: Database) -> None:
+    Args:
+        database: the file.
+        shared: others open it too, and check its schema: what forbids deletions is taken away only while they happen.
+    """
+
+    def __init__(self, database: Database, shared: bool = False) -> None:
         db = self._db = database.connection()
-        db.execute("DROP TRIGGER IF EXISTS events_are_not_deleted")  # rows are put back by deleting them
+        self.file = database.path.name
+        kept = db.execute("SELECT sql FROM sqlite_schema WHERE name = 'events_are_not_deleted'").fetchall()
+        self._guards = [sql for (sql,) in kept] if shared else []
+        if not shared:
+            db.execute(_UNGUARD)
         names = [name for (name,) in db.execute("SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY rowid")]
         self._tables = {name: db.execute(f"SELECT * FROM {name}").fetchall() for name in names}
         self._seen = self._mark()
+
+    def now(self) -> dict[str, list[tuple[object, ...]]]:
+        """The rows of each table as they are."""
+        return {name: self._db.execute(f"SELECT * FROM {name}").fetchall() for name in self._tables}
 
     def _mark(self) -> tuple[int, int]:
         """Changes by this connection and by others: https://www.sqlite.org/pragma.html#pragma_data_version."""
@@ -139,10 +153,14 @@ class Rows:
         if self._mark() == self._seen:
             return
         db.execute("BEGIN IMMEDIATE")
+        if self._guards:
+            db.execute(_UNGUARD)
         for name in reversed(self._tables):
             db.execute(f"DELETE FROM {name}")
         for name, rows in self._tables.items():
             if rows:
                 db.executemany(f"INSERT INTO {name} VALUES ({', '.join('?' * len(rows[0]))})", rows)
+        for guard in self._guards:
+            db.execute(guard)
         db.execute("COMMIT")
         self._seen = self._mark()

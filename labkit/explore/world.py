@@ -6,10 +6,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from labkit.agent import REMOTES, plan
 from labkit.changes import Assumptions
+from labkit.database import Database, Schema
 from labkit.deciding import Answer
 from labkit.explore.choices import Schedule
 from labkit.explore.laws import ACQUIRING, LAWS, Law, Record, broken
@@ -28,6 +29,7 @@ from labkit.states import ENDED_STATES, Direction, State
 from labkit.store import SCHEMA, TaskStore
 from labkit.wire import Remote
 
+T = TypeVar("T")
 TASK_ID = "task-1"
 MAX_UNDO_ASKED = 5
 """A person whose undo failed asks again, and gives up at some time."""
@@ -91,10 +93,10 @@ class TaskWorld(SimulatedWorld):
 
     def __init__(self, scenario: TaskScenario, folder: Path | None = None) -> None:
         super().__init__(scenario, folder)
-        self._warm = WarmDatabase(self._files.folder / "tasks.sqlite", SCHEMA)
+        self._warm = self._database("tasks.sqlite", SCHEMA)
         self.store = TaskStore(self._warm, self.clock, assumptions=scenario.assumptions)
         ledgers = {
-            name: WarmDatabase(self._files.folder / f"remote-{number}.sqlite", LEDGER)
+            name: self._database(f"remote-{number}.sqlite", LEDGER)
             for number, name in enumerate(scenario.remotes, start=1)
         }
         self.services = {
@@ -102,13 +104,29 @@ class TaskWorld(SimulatedWorld):
             for name, capabilities in scenario.remotes.items()
         }
         self.store.enqueue(TASK_ID, scenario.operations, budget=scenario.budget)
-        self._rows = [Rows(database) for database in (self._warm, *ledgers.values())]
-        self._task = Known(self._warm, partial(self.store.get, TASK_ID))
-        self._row = Known(self._warm, self._read_row)
-        self._arrivals = {name: Known(ledgers[name], service.arrivals) for name, service in self.services.items()}
-        self._booked = {name: Known(ledgers[name], service.effects) for name, service in self.services.items()}
+        self._rows = [self._rows_of(database) for database in (self._warm, *ledgers.values())]
+        self._task = self._known(self._warm, partial(self.store.get, TASK_ID))
+        self._row = self._known(self._warm, self._read_row)
+        self._arrivals = {name: self._known(ledgers[name], service.arrivals) for name, service in self.services.items()}
+        self._booked = {name: self._known(ledgers[name], service.effects) for name, service in self.services.items()}
         self._holder: Life | None = None
         self._undo_asked = 0
+
+    def _database(self, file: str, schema: Schema) -> Database:
+        """Open one of the world's files."""
+        return WarmDatabase(self._files.folder / file, schema)
+
+    def _known(self, database: Database, read: Callable[[], T]) -> Callable[[], T]:
+        """How something is read that is looked at often."""
+        return Known(database, read)
+
+    def _rows_of(self, database: Database) -> Rows:
+        """What a file begins each run with."""
+        return Rows(database)
+
+    def rows(self) -> dict[str, list[tuple[Any, ...]]]:
+        """Every row of every table of every file, by file and table: what two worlds are compared by."""
+        return {f"{rows.file}: {table}": found for rows in self._rows for table, found in rows.now().items()}
 
     def close(self) -> None:
         """Close and remove the files."""

@@ -4,7 +4,9 @@ import re
 import shlex
 from pathlib import Path
 
+import httpx
 import pytest
+from served import Served
 
 from labkit.cli import COMMANDS, build_parser
 
@@ -99,6 +101,30 @@ def test_make_help_describes_only_targets_that_exist():
 @pytest.mark.parametrize("page", PAGES)
 def test_relative_links_lead_somewhere(page: str):
     assert broken_links((ROOT / page).read_text(encoding="utf-8"), ROOT) == []
+
+
+CURL = re.compile(r"^curl (?P<arguments>.+?) +# (?P<status>\d{3})", re.MULTILINE)
+
+
+def curl(client: httpx.Client, arguments: str) -> int:
+    """Do what `curl` would do with these arguments, as far as the README uses it, and return the status."""
+    words, headers, body, path = iter(shlex.split(arguments)), {}, None, ""
+    for word in words:
+        if word == "-H":
+            name, _, headers[name] = next(words).partition(": ")
+        elif word == "-d":
+            body = next(words).encode()
+        elif word != "-i":
+            path = re.sub(r"^http://127.0.0.1:\d+", "", word)
+    return client.request("GET" if body is None else "POST", path, content=body, headers=headers).status_code
+
+
+def test_every_curl_example_in_the_readme_is_answered_as_it_says(tmp_path: Path):
+    examples = CURL.findall(README)
+    assert len(examples) == README.count("\ncurl ") >= 7
+    with Served("--folder", str(tmp_path)) as served, httpx.Client(base_url=served.address, timeout=30) as client:
+        answered = [curl(client, arguments) for arguments, _ in examples]
+    assert answered == [int(status) for _, status in examples]
 
 
 def test_what_is_not_there_is_noticed(capsys: pytest.CaptureFixture[str], tmp_path: Path):

@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 __all__ = ["COMMANDS", "Command", "build_parser", "main"]
 
@@ -115,9 +116,40 @@ def _run_matrix(options: argparse.Namespace) -> int:
     return run_matrix(as_json=options.json)
 
 
+def _accept_drill(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("program", metavar="FILE", help="defines recover(task_id, store, remotes); or a policy's name")
+    parser.add_argument("--kills", type=int, default=20, metavar="N", help="how many workers to kill (default: 20)")
+    parser.add_argument("--seed", type=int, default=1, metavar="N", help="of the draws (default: 1)")
+    parser.add_argument("--steps", type=int, default=3, choices=(1, 2, 3), help="of the task's three operations")
+
+
+def _run_drill(options: argparse.Namespace) -> int:
+    from labkit.cli.drill import run_drill
+
+    return run_drill(options.program, options.kills, options.seed, options.steps)
+
+
+def _accept_serve(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--port", type=int, default=0, metavar="N", help="default: a free one that the system chooses")
+    parser.add_argument("--folder", type=Path, metavar="DIR", help="keep the ledgers there (default: nowhere)")
+    parser.add_argument(
+        "--fault", action="append", default=[], metavar="KIND=RATE", help="such as response_lost=0.2 or 503=0.1"
+    )
+    parser.add_argument("--seed", type=int, default=1, metavar="N", help="of the draws (default: 1)")
+    parser.add_argument("--late-by", type=float, default=30.0, metavar="SECONDS", help="of late requests (default: 30)")
+
+
+def _run_serve(options: argparse.Namespace) -> int:
+    from labkit.cli.serve import run_serve
+
+    return run_serve(options.port, options.folder, options.fault, options.seed, options.late_by)
+
+
 COMMANDS = (
     Command("open", "open the notebooks in JupyterLab", _accept_open, _run_open),
     Command("demo", "show one crash and its recovery in the terminal", _accept_nothing, _run_demo),
     Command("matrix", "show what becomes of a refund, by crash point, remote and policy", _accept_matrix, _run_matrix),
+    Command("drill", "kill your own recovery code at random, with real processes", _accept_drill, _run_drill),
+    Command("serve", "serve the remotes over HTTP, for any other program", _accept_serve, _run_serve),
     Command("doctor", "check this set-up and say what to mend", _accept_doctor, _run_doctor),
 )

@@ -1,0 +1,102 @@
+"""`recovery-lab serve`: the lab's remotes over HTTP, for any other program."""
+
+from __future__ import annotations
+
+import random
+import socket
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+
+import uvicorn
+
+from labkit.agent import REMOTES
+from labkit.errors import InvalidInput, LabError
+from labkit.real.host import bind, config_of
+from labkit.real.service import REFUSALS, Arrange, Arrangement, Face
+from labkit.remote import RemoteService
+from labkit.seams import Call, Delivery
+
+STRICT = {**REMOTES, "payments": replace(REMOTES["payments"], keys_required=True, locks_key_in_flight=True)}
+"""The agent's three remotes; payments insists on a key, and says so while a request with it is under way."""
+
+FAULTS = (Delivery.REQUEST_LOST, Delivery.RESPONSE_LOST, Delivery.LATE, *map(str, REFUSALS))
+
+
+def run_serve(
+    port: int = 0,
+    folder: Path | None = None,
+    faults: Sequence[str] = (),
+    seed: int = 1,
+    late_by_seconds: float = 30.0,
+    run: Callable[[uvicorn.Server, list[socket.socket]], None] = uvicorn.Server.run,
+) -> int:
+    """Serve until Ctrl-C, on the loopback alone.
+
+    Args:
+        port: 0 lets the system choose a free one.
+        folder: keeps the ledgers; None: a temporary folder, removed in the end.
+        faults: each `KIND=RATE`, a kind of `FAULTS` and its share of the requests.
+        seed: of the draws.
+        late_by_seconds: how much later a late request is applied.
+        run: runs the server.
+
+    Returns:
+        0, or 2 where it could not begin.
+    """
+    with ExitStack() as ends:
+        try:
+            rates = rates_of(faults)
+            door = ends.enter_context(bind(port))
+            where = folder or Path(ends.enter_context(tempfile.TemporaryDirectory(prefix="recovery-lab-")))
+            services = {
+                name: ends.enter_context(
+                    RemoteService(where / f"{name}.sqlite", name, can, late_by_seconds=late_by_seconds)
+                )
+                for name, can in STRICT.items()
+            }
+        except (LabError, OSError, OverflowError) as error:
+            print(f"This went wrong: {error}")
+            return 2
+        door.listen()  # so that whoever reads the address next is not turned away
+        print(f"http://127.0.0.1:{door.getsockname()[1]}")
+        print(f"serves {', '.join(services)} on this machine alone; Ctrl-C ends it", flush=True)
+        run(uvicorn.Server(config_of(Face(services, drawn(rates, seed)))), [door])
+    return 0
+
+
+def rates_of(faults: Sequence[str]) -> Mapping[str, float]:
+    """Read `KIND=RATE` words.
+
+    Raises:
+        InvalidInput: a kind or a rate cannot be meant, or the rates add up to more than 1.
+    """
+    rates: dict[str, float] = {}
+    for word in faults:
+        kind, _, rate = word.partition("=")
+        try:
+            rates[kind] = float(rate)
+        except ValueError:
+            rates[kind] = -1.0
+    if not set(rates) <= set(FAULTS) or not all(0 <= rate <= 1 for rate in rates.values()) or sum(rates.values()) > 1:
+        raise InvalidInput(f"KIND=RATE, a kind of {', '.join(FAULTS)}, rates of at most 1 together", list(faults))
+    return rates
+
+
+def drawn(rates: Mapping[str, float], seed: int) -> Arrange:
+    """Return what becomes of each request, the same draws for the same seed."""
+    draws = random.Random(seed)
+
+    def arrange(call: Call) -> Arrangement:
+        left, cut = draws.random(), draws.random() < 0.5
+        for kind, rate in rates.items():
+            left -= rate
+            if left < 0:
+                if kind.isdigit():
+                    return Arrangement(refusal=REFUSALS[int(kind)])
+                return Arrangement(Delivery(kind), cut)
+        return Arrangement()
+
+    return arrange

@@ -1,0 +1,36 @@
+"""`recovery-lab serve` as a process, for tests."""
+
+import signal
+import subprocess
+import sys
+from types import TracebackType
+
+SERVE = "import sys; from labkit.cli import main; sys.exit(main(['serve', *sys.argv[1:]]))"
+
+
+class Served:
+    """A running `recovery-lab serve`; on leaving, it gets Ctrl-C, and `code` is its exit code.
+
+    Args:
+        arguments: of the command.
+    """
+
+    def __init__(self, *arguments: str) -> None:
+        self.process = subprocess.Popen([sys.executable, "-c", SERVE, *arguments], stdout=subprocess.PIPE, text=True)
+        self.code: int | None = None
+        assert self.process.stdout is not None
+        self.address = self.process.stdout.readline().strip()
+        self.says = self.process.stdout.readline().strip()
+
+    def __enter__(self) -> "Served":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if sys.platform == "win32":
+            self.process.kill()
+        else:
+            self.process.send_signal(signal.SIGINT)
+        self.process.communicate(timeout=60)
+        self.code = self.process.returncode

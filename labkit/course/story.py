@@ -31,7 +31,10 @@ class Step:
 
 
 def story_of(steps: Sequence[Step]) -> TextTable:
-    """Return the steps as a table: a view that says what it said before is a ditto mark, a long run's middle is cut."""
+    """Return the steps as a table: a view that says what it said before is a ditto mark, a long run is cut.
+
+    Whatever is cut, its ends, its first surprises and the first effects stay.
+    """
     for kept in range(len(steps), MIN_KEPT, -1):
         table = _table(steps, kept)
         if len(str(table).splitlines()) <= MAX_LINES:
@@ -40,19 +43,31 @@ def story_of(steps: Sequence[Step]) -> TextTable:
 
 
 def _table(steps: Sequence[Step], kept: int) -> TextTable:
-    first = kept // 3
-    cut = range(first, len(steps) - kept + first)
+    near = _telling(steps)
+    first = max(1, (kept - len(near)) // 3)
+    last = len(steps) - max(1, kept - len(near) - first)
     rows: list[tuple[str, ...]] = []
     before: Step | None = None
+    cut = 0
     for number, step in enumerate(steps):
-        if number == cut.start and cut:
-            rows.append(("", f"... {len(cut)} more ...", "", "", ""))
-        if number not in cut:
-            rows.append(_row(step, before))
-        before = step
+        if first <= number < last and number not in near:
+            before, cut = None, cut + 1  # a ditto mark must not point at what is not there
+            continue
+        if cut:
+            rows.append(("", f"... {cut} more ...", "", "", ""))
+        rows.append(_row(step, before))
+        before, cut = step, 0
     if any(step.ledger for step in steps):
         return TextTable(HEADERS, tuple(rows), width=WIDTH)
     return TextTable(HEADERS[:-1], tuple(row[:-1] for row in rows), notes=(NO_REMOTE,), width=WIDTH)
+
+
+def _telling(steps: Sequence[Step]) -> list[int]:
+    """The places of surprises, of changes of the ledger, and of what follows a surprise: the first few of each."""
+    surprises = [number for number, step in enumerate(steps) if step.fault]
+    booked = [number for number in range(1, len(steps)) if steps[number].ledger != steps[number - 1].ledger]
+    after = [number + 1 for number in surprises]
+    return sorted({*surprises[:MIN_KEPT], *booked[:MIN_KEPT], *after[: MIN_KEPT // 2]})
 
 
 def _row(step: Step, before: Step | None) -> tuple[str, ...]:

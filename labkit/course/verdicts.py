@@ -51,7 +51,7 @@ def _drawn(result: CheckResult) -> str:
 
     assert result.trial is not None, "asked only where there is one"
     try:
-        drawn = result.trial.picture.svg()
+        drawn = result.trial.picture.svg().replace("<svg", '<svg style="max-width: 100%; height: auto"', 1)
     except NoRenderer:
         return f"<pre>{escape(str(result.trial.picture))}</pre>"
-    return f'<p>Your edges:</p><div style="overflow-x: auto; background: #ffffff">{drawn}</div>'
+    return f'<p>Your edges:</p><div style="background: #ffffff">{drawn}</div>'

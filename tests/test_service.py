@@ -12,6 +12,7 @@ import httpx
 import pytest
 import uvicorn
 
+from labkit.real import reading, service
 from labkit.real.host import bind, config_of
 from labkit.real.reading import MAX_BODY_BYTES
 from labkit.real.service import REFUSALS, Arrangement, Connections, Face
@@ -65,8 +66,8 @@ class Server:
         self.http.close()
         self._server.should_exit = self._server.force_exit = True
         self._thread.join()
-        for service in self.services.values():
-            service.close()
+        for one in self.services.values():
+            one.close()
         self._door.close()
 
 
@@ -82,8 +83,8 @@ def server(running: Server) -> Server:
     """The same server with empty ledgers."""
     running.fates.clear()
     running.calls.clear()
-    for service in running.services.values():
-        with service._db.write() as db:
+    for one in running.services.values():
+        with one._db.write() as db:
             for table in ("keys", "effects", "fences", "under_way", "requests"):
                 db.execute(f"DELETE FROM {table}")
     return running
@@ -191,6 +192,13 @@ def test_who_calls_cannot_ask_for_a_fate(server: Server):
         assert server.post(headers=KEY | {name: "late"}).status_code in (200, 201)
 
 
+def test_a_caller_with_endless_patience_is_cut_off_in_the_end(server: Server, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(service, "HOLD_SECONDS", 0.05)
+    server.fates.append(Arrangement(Delivery.REQUEST_LOST, cut=False))
+    with pytest.raises(CUT):
+        server.post()
+
+
 # --- what it refuses --------------------------------------------------------------------------------
 
 JSON = {"Content-Type": "application/json", **KEY}
@@ -234,6 +242,14 @@ def test_a_body_that_is_too_large_is_refused_before_it_is_read_to_its_end(server
         )
         assert raw.recv(100).startswith(b"HTTP/1.1 413 ")
     assert server.effects() == {"task-1/refund": 1}
+
+
+def test_a_body_that_does_not_come_is_not_waited_for(server: Server, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(reading, "BODY_SECONDS", 0.05)
+    with socket.create_connection(("127.0.0.1", int(server.address.rpartition(":")[2]))) as raw:
+        raw.sendall(f"POST {ONE} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n{{".encode())
+        assert raw.recv(100).startswith(b"HTTP/1.1 408 ")
+    assert server.effects() == {}
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from typing import Any
 import uvicorn
 
 from labkit.errors import LabError
-from labkit.real.service import REFUSALS, Arrangement, Connections, Face
+from labkit.real.service import Arrangement, Connections, Face
 from labkit.remote import Capabilities, RemoteService
 from labkit.seams import Call, Delivery, ManualClock
 
@@ -105,14 +105,11 @@ class Host:
             )
         return {}
 
-    async def _expect(
-        self, number: int, call: list[str], delivery: str, cut: bool, refusal: int | None, now: float
-    ) -> dict[str, Any]:
+    async def _expect(self, number: int, call: list[str], delivery: str, cut: bool, now: float) -> dict[str, Any]:
         """Set the clock, and remember what becomes of the next such request."""
         self._clock.reset(now)
         remote, action, operation_id = call
-        refuses = None if refusal is None else REFUSALS[refusal]
-        self._arranged[remote, action, operation_id] = number, Arrangement(Delivery(delivery), cut, refuses)
+        self._arranged[remote, action, operation_id] = number, Arrangement(Delivery(delivery), cut)
         return {}
 
     async def _settle(self) -> dict[str, Any]:

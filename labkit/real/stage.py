@@ -173,7 +173,7 @@ class Stage:
         self._arranged += 1
         cut = delivery in ANSWERLESS and self._arranged % self._held != 0
         where, now = [call.remote, call.action, call.operation_id], self._clock.now()
-        self._ask("arrange", number=self._arranged, call=where, delivery=delivery, cut=cut, refusal=None, now=now)
+        self._ask("arrange", number=self._arranged, call=where, delivery=delivery, cut=cut, now=now)
         self._awaited = self._arranged
         in_vain = delivery in ANSWERLESS and not cut
         return {"address": self.address, "read_seconds": IMPATIENT_SECONDS if in_vain else PATIENT_SECONDS}

@@ -145,11 +145,22 @@ def _run_serve(options: argparse.Namespace) -> int:
     return run_serve(options.port, options.folder, options.fault, options.seed, options.late_by)
 
 
+def _accept_report(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("folder", nargs="?", metavar="FOLDER", help="where to (default: beside your journal)")
+
+
+def _run_report(options: argparse.Namespace) -> int:
+    from labkit.cli.report import run_report
+
+    return run_report(options.folder)
+
+
 COMMANDS = (
     Command("open", "open the notebooks in JupyterLab", _accept_open, _run_open),
     Command("demo", "show one crash and its recovery in the terminal", _accept_nothing, _run_demo),
     Command("matrix", "show what becomes of a refund, by crash point, remote and policy", _accept_matrix, _run_matrix),
     Command("drill", "kill your own recovery code at random, with real processes", _accept_drill, _run_drill),
     Command("serve", "serve the remotes over HTTP, for any other program", _accept_serve, _run_serve),
+    Command("report", "write a report on the course so far, as HTML and Markdown", _accept_report, _run_report),
     Command("doctor", "check this set-up and say what to mend", _accept_doctor, _run_doctor),
 )

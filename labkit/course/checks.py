@@ -122,9 +122,22 @@ def check(number: str, answer: Callable[..., Any], seconds: float | None = None)
         result = CheckResult(asked.number, True, trouble=str(unfit))
     except (LabError, OSError) as error:  # no room on the disk, no process to be had
         return CheckResult(asked.number, True, trouble=f"The check itself could not be run: {in_words(error)}.")
-    capsule = result.trial.capsule if result.trial is not None else ""
-    journal.note("check", result.number, passed=result.passed, says=str(result), capsule=capsule)
+    journal.note("check", result.number, passed=result.passed, says=str(result), **_parts(result))
     return result
+
+
+def _parts(result: CheckResult) -> dict[str, Any]:
+    """What a result is made of, for the report: JSON, nothing that is empty aside from the capsule."""
+    trial, trouble = result.trial, {"trouble": result.trouble} if result.trouble else {}
+    if trial is None:
+        return {"capsule": "", **trouble}
+    if trial.passed:
+        return {"capsule": trial.capsule, "shown": list(trial.shown)}
+    parts: dict[str, Any] = {"capsule": trial.capsule, "run": trial.run, "law": trial.law, "broke": trial.broke}
+    if trial.story is not None:
+        story = trial.story
+        parts["story"] = {"headers": list(story.headers), "rows": [*map(list, story.rows)], "notes": [*story.notes]}
+    return parts
 
 
 def _listed(shown: tuple[str, ...]) -> list[str]:

@@ -1,7 +1,7 @@
 """The student's journal: predictions beside observations, checks, and answers to "why?", kept over kernel restarts.
 
-It lies in the student's own folder for data, or where LABKIT_HOME says. Nothing that a notebook prints depends on it,
-and where it cannot be written a lesson goes on without it.
+It lies in the student's own folder for data, or where LABKIT_HOME says. Nothing that a notebook prints depends on it
+but what `report` counts, and where it cannot be written a lesson goes on without it.
 """
 
 from __future__ import annotations
@@ -9,10 +9,11 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import platformdirs
 
@@ -59,14 +60,21 @@ def note(kind: str, name: str, **data: object) -> bool:
     """
     if kind not in KINDS:
         raise InvalidInput(f"a kind of entry: {', '.join(KINDS)}", kind)
-    cut = {key: value[:MAX_TEXT] if isinstance(value, str) else value for key, value in data.items()}
     with suppress(StoreError, OSError):
         home().mkdir(parents=True, exist_ok=True)
         with _opened() as journal, journal.write() as db:
             sql = "INSERT INTO entries (at, kind, name, data) VALUES (?, ?, ?, ?)"
-            db.execute(sql, (time.time(), kind, name, to_json(cut)))
+            db.execute(sql, (time.time(), kind, name, to_json(_cut(data))))
         return True
     return False
+
+
+def _cut(value: Any) -> Any:
+    if isinstance(value, str):
+        return value[:MAX_TEXT]
+    if isinstance(value, Mapping):
+        return {key: _cut(one) for key, one in value.items()}
+    return [_cut(one) for one in value] if isinstance(value, (list, tuple)) else value
 
 
 def entries(kind: str | None = None) -> list[Entry]:

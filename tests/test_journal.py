@@ -136,6 +136,13 @@ def test_texts_are_cut_before_they_fill_the_disk(home: Path):
     assert len(str(kept()[0][2]["answer"])) == journal.MAX_TEXT
 
 
+def test_half_a_character_in_a_students_text_is_kept_as_a_question_mark(home: Path):
+    assert journal.note("check", "\udc80", says="a\ud800", story={"rows": [["\ud800b"], ("x" * 30_000,)]})
+    kind, name, data = kept()[0]
+    assert (kind, name, data["says"]) == ("check", "?", "a?")
+    assert data["story"] == {"rows": [["?b"], ["x" * journal.MAX_TEXT]]}
+
+
 def test_an_unknown_kind_is_refused(home: Path):
     with pytest.raises(InvalidInput, match="a kind of entry: prediction, check, why"):
         journal.note("diary", "0.1")

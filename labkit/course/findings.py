@@ -16,11 +16,12 @@ from typing import Any
 from labkit.course import journal
 from labkit.course.journal import MAX_TEXT, Entry
 from labkit.course.lessons import EXERCISES
-from labkit.errors import InvalidInput, LabError
+from labkit.errors import InvalidInput, StoreError
 from labkit.show.tables import TextTable
 
 TRADE_OFF = "10.2"
-UNREADABLE = "The journal cannot be read, so nothing of it is shown here. `recovery-lab doctor` may tell why."
+UNREADABLE = "The journal cannot be read, so nothing of it is shown here."
+DAMAGED = "An earlier journal was damaged and put aside; nothing of it is shown here."
 NAMELESS = "(not named)"
 UNPRINTABLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]")
 
@@ -114,11 +115,7 @@ class Findings:
 
 def gather() -> Findings:
     """Read the journal, whatever state it is in."""
-    trouble, noted = "", []
-    try:
-        noted = journal.entries()
-    except (LabError, OSError, ValueError, RecursionError):
-        trouble = UNREADABLE
+    noted, trouble = _read()
     checks = [_checked(one) for one in noted if one.kind == "check"]
     words = {_name(one): _field(one, "answer") for one in noted if one.kind == "why"}
     reasons = [Reason(number, _title(number), said) for number, said in words.items() if said.strip()]
@@ -131,6 +128,16 @@ def gather() -> Findings:
         words.get(TRADE_OFF, "").strip(),
         trouble,
     )
+
+
+def _read() -> tuple[list[Entry], str]:
+    try:
+        noted = journal.entries()
+        return noted, DAMAGED if any(journal.home().glob(f"{journal.FILE}.damaged-*")) else ""
+    except StoreError as error:
+        return [], f"{UNREADABLE} What to do: {error.advice}."
+    except (OSError, ValueError, RecursionError):
+        return [], UNREADABLE
 
 
 def _result(number: str, checks: Sequence[Checked]) -> Result:

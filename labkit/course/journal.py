@@ -64,16 +64,16 @@ def note(kind: str, name: str, **data: object) -> bool:
         home().mkdir(parents=True, exist_ok=True)
         with _opened() as journal, journal.write() as db:
             sql = "INSERT INTO entries (at, kind, name, data) VALUES (?, ?, ?, ?)"
-            db.execute(sql, (time.time(), kind, name, to_json(_cut(data))))
+            db.execute(sql, (time.time(), kind, _cut(name), to_json(_cut(data))))
         return True
     return False
 
 
 def _cut(value: Any) -> Any:
-    if isinstance(value, str):
-        return value[:MAX_TEXT]
+    if isinstance(value, str):  # half a character, of which a student's text may be made, would be refused by SQLite
+        return value[:MAX_TEXT].encode("utf-8", "replace").decode("utf-8")
     if isinstance(value, Mapping):
-        return {key: _cut(one) for key, one in value.items()}
+        return {_cut(key): _cut(one) for key, one in value.items()}
     return [_cut(one) for one in value] if isinstance(value, (list, tuple)) else value
 
 

@@ -10,7 +10,7 @@ from labkit.course.findings import Failure, Findings, Result
 from labkit.course.replaying import timeline_of
 from labkit.show.diagram import state_diagram
 
-MARKUP = re.compile(r"[\\`*_{}\[\]<>#|~&!$^:@]")
+MARKUP = re.compile(r"[\\`*_{}\[\]<>#|~&!$]")
 FENCE = "```"
 
 

@@ -10,7 +10,7 @@ from importlib.resources import files
 from labkit.course import wording
 from labkit.course.findings import Checked, Failure, Findings, Reason, Result
 from labkit.course.replaying import timeline_of
-from labkit.show.diagram import NoRenderer, state_diagram
+from labkit.show.diagram import NoRenderer, renderer, state_diagram
 from labkit.show.tables import TextTable, transition_table
 from labkit.show.timeline import DITTO
 
@@ -64,10 +64,11 @@ def _headed(name: str, body: str) -> str:
 
 
 def _states() -> str:
-    day, night = state_diagram(), state_diagram(dark=True)
+    program = renderer()
+    day, night = (state_diagram(dark=dark, renderer=program) for dark in (False, True))
     try:
-        dark = night.svg().replace(' id="', ' id="night-')  # the two stand in one page, and ids in it only once
-        drawn = f'<figure><div class="day">{day.svg()}</div><div class="night">{dark}</div></figure>'
+        shade = night.svg().replace(' id="', ' id="night-')  # the two stand in one page, and ids in it only once
+        drawn = f'<figure><div class="day">{day.svg()}</div><div class="night">{shade}</div></figure>'
     except NoRenderer:
         drawn = f"<pre>{escape(day.text)}</pre>"
     return drawn + _table(transition_table(), wording.EDGES, "small")

@@ -223,6 +223,14 @@ def test_the_labs_own_run_is_played_again_as_a_timeline_and_a_students_is_not(ho
     assert len(Page(html(report())).all("img")) == 1
 
 
+def test_a_run_too_long_for_a_sheet_of_paper_is_shown_as_text(home: Path, monkeypatch: pytest.MonkeyPatch):
+    note_capsule(labs_own_capsule())
+    monkeypatch.setattr("labkit.course.report_html.MOST_MOMENTS", 5)
+    page = Page(html(report()))
+    assert page.all("img") == []
+    assert [one for one in page.text_of("pre") if "what the remote ledger shows" in one]
+
+
 def test_without_a_renderer_the_states_are_told_in_text(home: Path, monkeypatch: pytest.MonkeyPatch):
     def fails(*_: object) -> bytes:
         raise NoRenderer("none")

@@ -21,6 +21,9 @@ LONG_WORD = 30
 SHORT_CELL = 12
 """Letters of a cell that stays in one line, such as `worker-1`."""
 
+MOST_MOMENTS = 24
+"""Moments of a timeline that a sheet of paper has room for; a longer one is shown as text, which can go over pages."""
+
 HEAD = """\
 <!DOCTYPE html>
 <html lang="en">
@@ -108,7 +111,9 @@ def _capsule(case: Checked) -> Iterable[str]:
     if not case.capsule:
         return
     played = timeline_of(case.capsule)
-    if played is not None:
+    if played is not None and len(played.run.moments) > MOST_MOMENTS:
+        yield f"<pre>{escape(played.text)}</pre>"
+    elif played is not None:
         picture = base64.b64encode(played.png()).decode("ascii")
         yield f'<figure><img src="data:image/png;base64,{picture}" alt="{escape(played.alt)}"></figure>'
         yield f"<details><summary>The timeline as text</summary><pre>{escape(played.text)}</pre></details>"

@@ -286,13 +286,14 @@ def test_a_field_of_the_wrong_kind_counts_as_not_there(home: Path, kind: str):
     written = report()
     assert faults(Page(html(written))) == []
     assert (written.attempted, written.passed) == (int(kind == "check"), 0)
+    assert "No answer is in the journal yet." in html(written)
 
 
 # --- a student's text is text -----------------------------------------------------------------------
 
 
 def test_a_students_text_is_escaped_wherever_it_stands(home: Path):
-    story = {"headers": [EVIL, "b"], "rows": [[EVIL, "\ud800\x00\x1b[31m"]], "notes": [EVIL]}
+    story = {"headers": [EVIL, ""], "rows": [[EVIL, "\ud800\x00\x1b[31m"]], "notes": [EVIL]}
     words = dict.fromkeys(
         ("says", "run", "law", "broke", "trouble", "capsule", "predicted", "observed", "answer"), EVIL
     )

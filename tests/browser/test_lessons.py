@@ -16,7 +16,16 @@ PLAYS = [
         "find the smallest failure",
         "schedule 6 of 1 worker with up to 2 surprises breaks a law",
     ),
+    ("07_retry.ipynb", "retry_panel()", {"the error": "Refused, transient"}, "what now?", "retry in 1 s"),
+    (
+        "08_outbox.ipynb",
+        "outbox_panel()",
+        {"order": "commit first", "crash": "after the first step"},
+        "end the task",
+        "WRONG: the task has succeeded, and nobody will ever hear of it",
+    ),
 ]
+DRAWN = "shown => shown.tagName === 'TABLE' || (shown.complete && shown.naturalWidth > 500)"
 
 
 @pytest.mark.parametrize(("notebook", "panel", "chosen", "button", "says"), PLAYS, ids=[one[0] for one in PLAYS])
@@ -33,5 +42,5 @@ def test_all_cells_run_and_the_panel_plays_what_is_chosen(
     page.get_by_role("button", name=button).click()
     shown = page.locator(".labkit-shown")
     expect(shown).to_contain_text(says, timeout=60_000)
-    assert shown.locator("img:visible").first.evaluate("image => image.complete && image.naturalWidth > 500")
+    assert shown.locator("img:visible, table:visible").first.evaluate(DRAWN)
     expect(page.get_by_role("button", name=button)).to_be_enabled()

@@ -81,7 +81,7 @@ class Search:
             run=f"{found['title']}: {_which(failure['surprises'])}",
             story=story_of(steps),
             law=failure["law"],
-            broke=f"{failure['states']} {failure['how']}",
+            broke=f"{failure['states']} Here: {failure['how']}",
             hint=self.hints.get(failure["law"], ""),
             capsule=failure["capsule"],
         )
@@ -145,7 +145,7 @@ def _failure(scenario: Scenario, schedule: Schedule) -> dict[str, Any]:
     return {
         "law": played.law,
         "states": "Every run ends." if law is None else _sentence(law),
-        "how": _as_sentence(played.how),
+        "how": f"{played.how.removesuffix('.')}.",
         "surprises": [one.choice.replace("_", " ") for one in schedule],
         "steps": [vars(step) for step in steps],
         "capsule": capsule_of(scenario, played).to_json(),
@@ -176,8 +176,3 @@ def _step(moment: Moment) -> Step:
 
 def _sentence(law: Callable[..., str]) -> str:
     return (inspect.getdoc(law) or law.__name__).split("\n")[0]
-
-
-def _as_sentence(how: str) -> str:
-    how = how.removesuffix(".")
-    return f"{how[:1].upper()}{how[1:]}."

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from labkit.course.trials import WIDTH
 from labkit.show.tables import TextTable
 from labkit.show.timeline import DITTO
 
 HEADERS = ("who", "crossing", "the worker believes", "the database says", "the ledger shows")
-MAX_LINES, MIN_KEPT = 30, 6
+BEFORE = "before "
+"""Begins the name of what is crossed before it is done, such as a statement, and not behind it."""
+
+ABOUT_TO = "is about to"
+MAX_LINES, MIN_KEPT = 52, 6
 """Lines of a story, as long as that leaves so many of its steps."""
 
 MAX_CELL = 40
@@ -33,13 +37,35 @@ class Step:
 def story_of(steps: Sequence[Step]) -> TextTable:
     """Return the steps as a table: a view that says what it said before is a ditto mark, a long run is cut.
 
-    Whatever is cut, its ends, its first surprises and the first effects stay.
+    Whatever is cut, its ends, its first surprises and the first effects stay. Workers that start in vain, one behind
+    the other, are told as one.
     """
+    steps = _folded(steps)
     for kept in range(len(steps), MIN_KEPT, -1):
         table = _table(steps, kept)
         if len(str(table).splitlines()) <= MAX_LINES:
             return table
     return _table(steps, MIN_KEPT)
+
+
+def _folded(steps: Sequence[Step]) -> list[Step]:
+    told: list[Step] = []
+    again = 0
+    for number, step in enumerate(steps):
+        if number and _starts_in_vain(steps[number - 1], step):
+            again += 1
+            continue
+        if again:
+            told.append(replace(steps[number - 1], worker="", point=f"... {again} more start in vain ...", believes=""))
+        told.append(step)
+        again = 0
+    return told
+
+
+def _starts_in_vain(before: Step, step: Step) -> bool:
+    """Whether a worker only starts, as the one before it only has; a run never ends with a start."""
+    starts = all(one.point.startswith("start ") and not one.fault for one in (before, step))
+    return starts and (before.database, before.ledger) == (step.database, step.ledger)
 
 
 def _table(steps: Sequence[Step], kept: int) -> TextTable:
@@ -57,9 +83,11 @@ def _table(steps: Sequence[Step], kept: int) -> TextTable:
             rows.append(("", f"... {cut} more ...", "", "", ""))
         rows.append(_row(step, before))
         before, cut = step, 0
+    about_to = any(step.point.startswith(BEFORE) for step in steps)
+    headers = (HEADERS[0], ABOUT_TO, *HEADERS[2:]) if about_to else HEADERS
     if any(step.ledger for step in steps):
-        return TextTable(HEADERS, tuple(rows), width=WIDTH)
-    return TextTable(HEADERS[:-1], tuple(row[:-1] for row in rows), notes=(NO_REMOTE,), width=WIDTH)
+        return TextTable(headers, tuple(rows), width=WIDTH)
+    return TextTable(headers[:-1], tuple(row[:-1] for row in rows), notes=(NO_REMOTE,), width=WIDTH)
 
 
 def _telling(steps: Sequence[Step]) -> list[int]:
@@ -77,7 +105,7 @@ def _row(step: Step, before: Step | None) -> tuple[str, ...]:
     database = DITTO if same and before is not None and before.database == step.database else step.database
     ledger = DITTO if same and before is not None and before.ledger == step.ledger else ledger_text(step.ledger)
     crossing = "  ".join(
-        filter(None, (_short(step.point.removeprefix("before ")), f"!! {step.fault}" if step.fault else ""))
+        filter(None, (_short(step.point.removeprefix(BEFORE)), f"!! {step.fault}" if step.fault else ""))
     )
     return (who, crossing, _short(believes), database, ledger)
 

@@ -78,6 +78,15 @@ def true_for_the_token(db, task_id, worker, now, lease_seconds):
         return db.execute(f"{TAKE} {EXPIRED}", (worker, now + lease_seconds, task_id, now)).rowcount == 1 or None
 
 
+@wrong("3.1", "The law that broke, tells_its_token:", "with token 2, and was told 3")
+def read_back_after_the_commit(db, task_id, worker, now, lease_seconds):
+    with db:
+        changed = db.execute(f"{TAKE} {EXPIRED}", (worker, now + lease_seconds, task_id, now)).rowcount
+    if not changed:
+        return None
+    return db.execute("SELECT lease_token FROM tasks WHERE id = ?", (task_id,)).fetchone()[0]
+
+
 @wrong("3.1", "The law that broke, lease_as_asked:", "until 30, where 60 was asked for")
 def lease_from_the_old_end(db, task_id, worker, now, lease_seconds):
     with db:
@@ -100,7 +109,7 @@ def owner_stays(db, task_id, worker, now, lease_seconds):
     return None if row is None else row[0]
 
 
-@wrong("3.1", "The law that broke, one_says_yes:", "Nobody was told yes")
+@wrong("3.1", "The law that broke, one_says_yes:", "nobody was told yes")
 def a_second_too_late(db, task_id, worker, now, lease_seconds):
     with db:
         sql = f"{TAKE} WHERE id = ? AND state = 'running' AND lease_expires_at < ? RETURNING lease_token"

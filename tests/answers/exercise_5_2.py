@@ -60,7 +60,7 @@ def no_key_at_all(remote):
     return Capabilities(idempotency_keys=one.reference == other.reference, status_query=asks(remote))
 
 
-@wrong("5.2", "The law that broke, nothing_real_touched:", "Task-1/refund has 3 effects now")
+@wrong("5.2", "The law that broke, nothing_real_touched:", "task-1/refund has 3 effects now")
 def tries_it_on_a_customer(remote):
     one, other = twice(remote, "task-1/refund", "task-1/refund")
     return Capabilities(idempotency_keys=one.reference == other.reference, status_query=asks(remote))

@@ -192,9 +192,11 @@ EXERCISES = (
                 Setting("another task beside it", others_beside),
             ),
             {
-                "result_and_step_in_one_commit": "A crash can fall between two transactions. How many have you?",
+                "result_and_step_in_one_commit": "Both or neither: a crash can fall between two transactions, and an "
+                "UPDATE can change no row at all. How many have you, and do you look?",
                 "only_the_current_token": TOKEN,
-                "must_be_refused": "What must hold before anything is written: state, token, no result yet?",
+                "must_be_refused": "What must hold before anything is written: state, token, no result yet? And a "
+                "`return` within `with db:` commits what was written before it.",
                 "every_change_has_its_version": VERSION,
                 "checkpoint_says_so": NOT_SAID,
                 "committed_when_told": "Your transaction is still open when you return. What ends it?",

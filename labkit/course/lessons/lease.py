@@ -26,6 +26,7 @@ from labkit.explore.row_laws import (
     named,
     no_worker_breaks,
     only_the_current_token,
+    says_what_it_did,
     tells_its_token,
 )
 from labkit.explore.scenario import Scenario
@@ -68,6 +69,20 @@ def executor_gone(answer: Answer) -> Scenario:
         *CLAIM_LAWS,
     )
     return BenchScenario(takes_over, prepare, laws, 3, SURPRISES, due=None)
+
+
+def taken_again(answer: Answer) -> Scenario:
+    """One worker takes the task over and may sleep through its lease; another comes when that has run out."""
+
+    def takes_over(db: Any, bench: Bench) -> Any:
+        bench.sleep(LEASE_SECONDS if bench.name == "worker-1" else 2 * LEASE_SECONDS)
+        return answer(db, TASK, bench.name, bench.now(), LEASE_SECONDS)
+
+    def prepare(db: Any) -> None:
+        db.execute(RUNNING, (TASK, 2))
+
+    laws = named(only_the_current_token, lease_as_asked, tells_its_token, says_what_it_did)
+    return BenchScenario(takes_over, prepare, laws, 2, frozenset({"pause"}), due=None)
 
 
 def nobody_held(answer: Answer) -> Scenario:
@@ -137,12 +152,15 @@ EXERCISES = (
         Search(
             (
                 Setting("one worker comes early, two come in time", executor_gone),
+                Setting("one worker after the other, and the first may sleep", taken_again),
                 Setting("tasks that nobody holds", nobody_held),
             ),
             {
                 "one_says_yes": "Whose lease has run out, at the time `now`? Put that into the WHERE clause.",
-                "only_the_current_token": "Has the lease run out by `now`? And is the token a new, larger one?",
-                "tells_its_token": "Return the token as it stands on record after your UPDATE: RETURNING helps.",
+                "only_the_current_token": "Has the lease run out by `now`? Let the UPDATE itself ask, and give out a "
+                "new, larger token.",
+                "tells_its_token": "Return the token as it stands on record after your UPDATE, before anybody else can "
+                "change it: RETURNING helps.",
                 "lease_as_asked": "The owner is `worker`, and the lease ends at now + lease_seconds.",
                 "says_what_it_did": NOT_SAID,
                 "must_be_refused": "Only a running task has a lease that can run out.",
@@ -168,7 +186,7 @@ EXERCISES = (
             ),
             {
                 "only_the_current_token": TOKEN,
-                "must_be_refused": TOKEN,
+                "must_be_refused": "Is it running, and under this token? The WHERE clause must ask for both.",
                 "says_what_it_did": NOT_SAID,
                 "says_so": NOT_SAID,
                 "one_says_yes": BOTH_YES,

@@ -69,10 +69,10 @@ def try_edges(submission: Submission) -> Trial:
     return Trial(
         False,
         len(told),
-        run=f"{len(wrong)} {'edge does' if len(wrong) == 1 else 'edges do'} not agree with the table: {' '.join(key)}",
+        run=f"{len(wrong)} {'edge does' if len(wrong) == 1 else 'edges do'} not agree with the table",
         story=TextTable(("edge", "what the table says"), rows, width=WIDTH),
         law=law,
-        broke=f"{LAWS[law]} {' '.join(key)}: {what}.",
+        broke=f"{LAWS[law]} The first of yours, {' '.join(key)}: {what}.",
         hint=hint,
         picture=picture,
     )
@@ -114,12 +114,19 @@ def _why_not(key: tuple[str, str, str]) -> str:
 
 
 def _wrong_condition(condition: str, edge: Transition) -> str:
-    given = {part.strip() for part in condition.split(";") if part.strip()}
-    foreign = sorted(given - {str(one) for one in edge.requires})
+    given = {_words(part) for part in condition.split(";") if part.strip()}
+    asked = {_words(one): str(one) for one in edge.requires}
+    foreign = sorted(given - set(asked))
     if foreign:
-        return f"it does not ask for: {foreign[0]}"
+        meant = [whole for words, whole in asked.items() if words.startswith(foreign[0])]
+        return f"the table puts it so: {meant[0]}" if meant else f"it does not ask for: {foreign[0]}"
     own = [str(one) for one in edge.requires if one not in ROUTINE]
-    return "" if given & set(own) else f"what sets it apart is missing: {' or '.join(own)}"
+    return "" if given & set(map(_words, own)) else f"what sets it apart is missing: {' or '.join(own)}"
+
+
+def _words(condition: str) -> str:
+    """A condition without its direction: a plain task knows one only."""
+    return condition.strip().removesuffix(" (direction do)")
 
 
 def _known(told: Sequence[Told]) -> tuple[Transition, ...]:

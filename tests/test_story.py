@@ -45,3 +45,32 @@ def test_without_any_effect_the_ledger_has_a_line_and_no_column():
     table = story_of([Step("worker-1", "claim", "", "queued v1", {})])
     assert "the ledger shows" not in table.headers
     assert table.notes == ("(What the ledger shows: nothing, from first to last.)",)
+
+
+def test_a_run_that_fits_is_not_cut_however_its_surprises_lie():
+    table = story_of(steps(40, 0, 1, 39))
+    assert [row[1].split()[1] for row in table.rows] == [str(number) for number in range(40)]
+
+
+def test_what_is_cut_of_a_long_run_is_nearer_to_its_end():
+    shown = [row[1] for row in story_of(steps(200)).rows]
+    (cut,) = (place for place, text in enumerate(shown) if text.startswith("..."))
+    assert cut > len(shown) / 2
+
+
+def test_workers_that_start_in_vain_are_told_as_one():
+    starts = [Step(f"worker-{n}", f"start worker-{n}", "nothing yet", "running v2", {}) for n in range(1, 9)]
+    table = story_of([*starts, Step("", "the end", "", "running v2", {})])
+    assert [row[1] for row in table.rows] == ["start worker-1", "... 7 more start in vain ...", "the end"]
+
+
+def test_a_start_that_finds_another_database_is_told():
+    starts = [Step(f"worker-{n}", f"start worker-{n}", "nothing yet", f"running v{n}", {}) for n in (1, 2)]
+    assert len(story_of(starts).rows) == 2
+
+
+def test_what_is_crossed_before_it_is_done_stands_under_a_heading_that_says_so():
+    before = Step("worker-1", "before COMMIT", "changed: 1 row", "queued v1", {})
+    assert story_of([before]).headers[1] == "is about to"
+    assert story_of([before]).rows[0][1] == "COMMIT"
+    assert story_of(steps(1)).headers[1] == "crossing"

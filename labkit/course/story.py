@@ -69,14 +69,12 @@ def _starts_in_vain(before: Step, step: Step) -> bool:
 
 
 def _table(steps: Sequence[Step], kept: int) -> TextTable:
-    near = _telling(steps)
-    first = max(1, (kept - len(near)) // 3)
-    last = len(steps) - max(1, kept - len(near) - first)
+    shown = _shown(steps, kept)
     rows: list[tuple[str, ...]] = []
     before: Step | None = None
     cut = 0
     for number, step in enumerate(steps):
-        if first <= number < last and number not in near:
+        if number not in shown:
             before, cut = None, cut + 1  # a ditto mark must not point at what is not there
             continue
         if cut:
@@ -88,6 +86,15 @@ def _table(steps: Sequence[Step], kept: int) -> TextTable:
     if any(step.ledger for step in steps):
         return TextTable(headers, tuple(rows), width=WIDTH)
     return TextTable(headers[:-1], tuple(row[:-1] for row in rows), notes=(NO_REMOTE,), width=WIDTH)
+
+
+def _shown(steps: Sequence[Step], kept: int) -> set[int]:
+    """The places of so many steps: of those that tell least more from the beginning, where a smallest run goes wrong."""
+    near = _telling(steps)
+    others = [number for number in range(len(steps)) if number not in near]
+    spare = max(2, kept - len(near))
+    last = spare // 3 or 1
+    return {*near, *others[: spare - last], *others[-last:]}
 
 
 def _telling(steps: Sequence[Step]) -> list[int]:

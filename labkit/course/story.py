@@ -89,7 +89,7 @@ def _table(steps: Sequence[Step], kept: int) -> TextTable:
 
 
 def _shown(steps: Sequence[Step], kept: int) -> set[int]:
-    """The places of so many steps: of those that tell least more from the beginning, where a smallest run goes wrong."""
+    """The places of so many steps: all that tell, and of the others more from the beginning, where it goes wrong."""
     near = _telling(steps)
     others = [number for number in range(len(steps)) if number not in near]
     spare = max(2, kept - len(near))

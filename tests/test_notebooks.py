@@ -31,7 +31,7 @@ ONE_MACHINE = re.compile(
     r"|\bpid\b|Traceback|\b\d\d:\d\d:\d\d\b",
     re.IGNORECASE,
 )
-CHECK = re.compile(r"""\bcheck\(["'](\d+\.\d+)["']""")
+CHECK = re.compile(r"""\bcheck\(["'](\d+\.\d+[a-z]?)["']""")
 PREDICTION = re.compile(r"^prediction = None\b", re.MULTILINE)
 ABOUT = re.compile(r"""compare\(prediction, .+, ["'](\d\d: [^"']+)["']\)""", re.DOTALL)
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
@@ -165,7 +165,7 @@ def rule_ids(notebook: Notebook, folder: Path) -> Iterator[str]:
 
 def rule_exercises(notebook: Notebook, folder: Path) -> Iterator[str]:
     numbers = [number for cell in code_cells(notebook) for number in CHECK.findall(cell.source)]
-    titles = [found[1] for _, title in headings(notebook) if (found := re.match(r"Exercise (\d+\.\d+)\b", title))]
+    titles = [found[1] for _, title in headings(notebook) if (found := re.match(r"Exercise (\d+\.\d+[a-z]?)\b", title))]
     if sorted(numbers) != sorted(set(titles)) or len(titles) != len(set(titles)):
         yield f"checks of {numbers} below headings of exercises {titles}"
     for place, cell in enumerate(notebook.cells):
@@ -479,6 +479,8 @@ BAD: list[tuple[str, str, Callable[[Notebook], None]]] = [
     ("pictures_have_words", "without a text twin", show("picture", data={"image/png": "x", "text/plain": "<Figure>"})),
     ("ids", "'why' is there 2 times", set_to("stub", "id", "why")),
     ("exercises", r"checks of \['0.2'\] below headings of exercises \['0.1'\]", say("check", "0.1", "0.2")),
+    ("exercises", r"checks of \['0.1a'\] below headings of exercises \['0.1'\]", say("check", "0.1", "0.1a")),
+    ("exercises", r"checks of \['0.1'\] below headings of exercises \['0.1a'\]", say("exercise", "0.1", "0.1a")),
     ("exercises", r"below headings of exercises \['0.1', '0.1'\]", say("predict", "Predict", "Exercise 0.1: again")),
     ("exercises", "0.1: its question stands two cells above", drop("exercise")),
     ("exercises", "one to three ★ and minutes", say("exercise", "★★ ", "")),

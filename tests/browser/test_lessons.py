@@ -24,6 +24,20 @@ PLAYS = [
         "end the task",
         "WRONG: the task has succeeded, and nobody will ever hear of it",
     ),
+    (
+        "09_compensation.ipynb",
+        "undo_panel()",
+        {"policy": "same_key", "Ada cancels after": "checkpoint task-1/refund"},
+        "cancel, then undo",
+        "stopped clean",
+    ),
+    (
+        "10_lab.ipynb",
+        "console_panel()",
+        {"payments": "same_key", "mail": "ask_person"},
+        "put workers to work",
+        "needs a person",
+    ),
 ]
 DRAWN = "shown => shown.tagName === 'TABLE' || (shown.complete && shown.naturalWidth > 500)"
 

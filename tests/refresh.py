@@ -6,7 +6,9 @@ What a run leaves behind that is not the same on the next one (time stamps, ids 
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -19,11 +21,13 @@ CELL_SECONDS = 60
 
 
 def refreshed(notebook: nbformat.NotebookNode, folder: Path) -> nbformat.NotebookNode:
-    """Execute a notebook in `folder` and return it with fresh outputs, ready to be stored."""
+    """Execute a notebook in `folder`, with an empty journal, and return it with fresh outputs, ready to be stored."""
     client = NotebookClient(
         notebook, timeout=CELL_SECONDS, kernel_name="python3", resources={"metadata": {"path": str(folder)}}
     )
-    asyncio.run(client.async_execute())  # client.execute() would leave its event loop open
+    with tempfile.TemporaryDirectory(prefix="recovery-lab-", ignore_cleanup_errors=True) as home:
+        environ = os.environ | {"LABKIT_HOME": home}
+        asyncio.run(client.async_execute(env=environ))  # client.execute() would leave its event loop open
     return cleaned(notebook)
 
 

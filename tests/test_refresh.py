@@ -8,6 +8,8 @@ import pytest
 import refresh
 from nbclient.exceptions import CellExecutionError
 
+from labkit.course.journal import entries, note
+
 CELLS = (
     "import os, sys\nprint('one')\nsys.stdout.flush()\nprint('two')",
     "import ipywidgets\nipywidgets.IntSlider()",
@@ -63,6 +65,16 @@ def test_outputs_and_execution_counts_are_fresh_and_what_differs_from_run_to_run
     assert set(picture.outputs[0].data) == {"text/plain", "image/png"}
     assert beside.outputs[0].data == {"text/plain": "'found'"}  # cells run in the notebook's own folder
     assert {output.name for output in streams.outputs} == {"stdout", "stderr"}
+
+
+def test_what_the_journal_holds_is_not_seen_and_stays_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("LABKIT_HOME", str(tmp_path / "mine"))
+    assert note("why", "0.1", answer="mine")
+    asks = "from labkit.course.journal import entries, note\nprint(len(entries()), note('why', '0.1', answer='its'))"
+    path = written(tmp_path / "one.ipynb", asks)
+    refresh.main([str(path)])
+    assert nbformat.read(path, as_version=4).cells[1].outputs[0].text == "0 True\n"
+    assert [entry.data["answer"] for entry in entries()] == ["mine"]
 
 
 def test_only_neighbouring_prints_to_the_same_stream_are_joined():

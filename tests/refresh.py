@@ -17,7 +17,8 @@ from nbclient import NotebookClient
 
 NOTEBOOKS = Path(__file__).resolve().parent.parent / "notebooks"
 WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
-CELL_SECONDS = 60
+CELL_SECONDS = 180
+"""A kill switch, longer than any check of an exercise gives itself."""
 
 
 def refreshed(notebook: nbformat.NotebookNode, folder: Path) -> nbformat.NotebookNode:

@@ -62,6 +62,7 @@ def test_axe_has_nothing_to_say_and_nothing_is_too_wide(browser: Browser, course
     page.evaluate(AXE_SCRIPT)
     assert page.evaluate(RUN_AXE) == []
     assert page.evaluate(TOO_WIDE) == []
+    assert page.evaluate("() => document.documentElement.scrollWidth") <= width
     page.close()
 
 

@@ -218,9 +218,11 @@ def test_the_labs_own_run_is_played_again_as_a_timeline_and_a_students_is_not(ho
 
     setup = json.loads(capsule)
     setup["setup"]["program"] = {"label": "mine"}
-    note_capsule(json.dumps(setup))
-    note_capsule(capsule[:-40])
-    assert len(Page(html(report())).all("img")) == 1
+    note_capsule(json.dumps(setup), "10.1b")
+    note_capsule(capsule[:-40], "10.1c")
+    page = Page(html(report()))
+    assert len(page.all("img")) == 1
+    assert {json.dumps(setup), capsule[:-40]} <= set(page.text_of("pre"))
 
 
 def test_a_run_too_long_for_a_sheet_of_paper_is_shown_as_text(home: Path, monkeypatch: pytest.MonkeyPatch):

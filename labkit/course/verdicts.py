@@ -28,7 +28,7 @@ def _parts(result: CheckResult) -> list[str]:
     if trial is None:
         return [f"<p>{escape(result.trouble)}</p>", advice]
     if trial.passed:
-        return [f"<ul>{''.join(f'<li>{escape(one)}.</li>' for one in trial.shown)}</ul>"]
+        return [f"<p>Shown:</p><ul>{''.join(f'<li>{escape(one)}.</li>' for one in trial.shown)}</ul>"]
     return [
         f"<p>{escape(trial.run[:1].upper() + trial.run[1:])}:</p>",
         table_html(trial.story) if trial.story is not None else "",

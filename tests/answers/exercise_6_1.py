@@ -134,7 +134,7 @@ def asks_whatever_the_remote_says(task_id, store, remote):
     recover_with(settle, task_id, store, remote)
 
 
-@wrong("6.1", STUCK, "The task is left uncertain")
+@wrong("6.1", STUCK, "the task is left uncertain")
 def leaves_doubts_alone(task_id, store, remote):
     recover_with(lambda store, lease, remote: False, task_id, store, remote)
 

@@ -117,7 +117,7 @@ def a_crash_in_publish_counts_as_delivered(db, publish):
     return len(waiting)
 
 
-@wrong("8.2", LOST, "M2 never reached its consumer")
+@wrong("8.2", LOST, "m2 never reached its consumer")
 def only_the_first(db, publish):
     row = db.execute("SELECT message_id FROM outbox ORDER BY seq").fetchone()
     publish(row[0])

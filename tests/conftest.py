@@ -10,14 +10,6 @@ from labkit.seams import ManualClock
 from labkit.store import TaskStore
 
 
-@pytest.fixture(autouse=True, scope="session")
-def no_journal_of_mine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Keep the tests' checks out of the journal of whoever runs them."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("LABKIT_HOME", str(tmp_path_factory.mktemp("home")))
-        yield
-
-
 @pytest.fixture
 def clock() -> ManualClock:
     return ManualClock(1000.0)

@@ -155,7 +155,7 @@ def test_a_half_finished_course_is_told_as_far_as_it_goes(home: Path, tmp_path: 
     page = Page(html(written))
     assert faults(page) == []
     assert page.text_of("blockquote") == ["With the attempt in it,\n\nthe remote sees two requests."]
-    assert {"who", "crossing", "the worker believes", "the database says"} <= set(page.text_of("th"))
+    assert {"who", "is about to", "the worker believes", "the database says"} <= set(page.text_of("th"))
 
 
 def test_a_finished_course_has_every_part(finished: Report):

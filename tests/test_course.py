@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -20,13 +20,15 @@ import pytest
 from strays import strays
 
 import labkit.policies
-from labkit.course import CheckResult, check, compare, hint
+from labkit.course import CheckResult, check, compare, hint, journal, story
 from labkit.course.child import GRACE_SECONDS, LIFE_SECONDS
 from labkit.course.lessons import EXERCISES, exercise
+from labkit.course.story import Step
 from labkit.course.submission import PARCEL_FILE, Submission, Unfit, in_words
 from labkit.course.trials import Trial
 from labkit.errors import InvalidInput
 from labkit.runs import Verdict
+from labkit.show.tables import TextTable
 from labkit.store import TaskStore
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # as functions of a notebook's cells travel
@@ -382,6 +384,50 @@ def test_a_strange_answer_that_is_right_passes_and_leaves_nothing(
     assert strays() == []
     assert list(place.iterdir()) == []
     assert capfd.readouterr() == ("", "")
+
+
+def test_a_run_without_an_end_is_told_in_few_lines_and_soon(monkeypatch: pytest.MonkeyPatch):
+    tables: list[int] = []
+
+    def counted(steps: Sequence[Step], kept: int) -> TextTable:
+        tables.append(kept)
+        return as_table(steps, kept)
+
+    as_table = story._table
+    monkeypatch.setattr(story, "_table", counted)
+    table = story.story_of([Step("worker-1", f"SELECT {number}", "", "queued v1", {}) for number in range(2_000)])
+    assert len(str(table).splitlines()) <= story.MAX_LINES
+    assert len(tables) <= story.MAX_LINES  # each takes as long as the whole run is long
+
+
+def test_of_many_tasks_only_those_that_have_changed_are_shown_again():
+    tasks = [f"task-{number} queued v1" for number in range(story.MANY_TASKS + 1)]
+    changed = ["task-0 running v2", *tasks[1:]]
+    rows = story.story_of(
+        [Step("worker-1", name, "", "\n".join(seen), {}) for name, seen in zip("ab", (tasks, changed), strict=True)]
+    ).rows
+    assert [row[3] for row in rows] == ["\n".join(tasks), "task-0 running v2"]
+
+
+def test_half_a_letter_in_an_answer_neither_raises_nor_reaches_the_journal():
+    result = check("1.1", lambda: [("\ud800", "queued", "running", "")])
+    assert not result.passed
+    str(result).encode()
+    assert journal.note("why", "0.1\ud800", answer="\ud800")
+    assert journal.entries("why")[-1].data == {"answer": "?"}
+
+
+def test_a_worker_that_sleeps_lets_the_others_move_and_costs_no_time():
+    def claim(db: Any, task_id: str, expected_version: int) -> bool:
+        time.sleep(1_000_000)
+        sql = (
+            "UPDATE tasks SET state = 'running', version = version + 1, lease_token = lease_token + 1, "
+            "lease_expires_at = 30 WHERE id = ? AND version = ? AND state = 'queued'"
+        )
+        with db:
+            return bool(db.execute(sql, (task_id, expected_version)).rowcount)
+
+    assert check("2.1", claim).passed
 
 
 def test_an_answer_that_breaks_labkit_breaks_it_for_itself_alone():

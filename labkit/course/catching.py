@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
 from labkit.agent import REMOTES, plan
 from labkit.course.searching import as_steps
 from labkit.course.story import Step, story_of
-from labkit.course.submission import NotAttempted, Submission, Unfit, what_it_did
+from labkit.course.submission import NotAttempted, Submission, Unfit, told_by
 from labkit.course.trials import Trial
+from labkit.errors import RemoteError
 from labkit.explore.laws import LAWS, Record
 from labkit.explore.programs import LabWorker
 from labkit.explore.search import explore
 from labkit.explore.world import TaskScenario
 from labkit.remote import Capabilities
+from labkit.retries import Category
+from labkit.states import HELD_STATES, State
 
 ALLOWED = frozenset({"crash", "response_lost", "late", "cancel"})
 NEITHER = {name: Capabilities() for name in REMOTES}
@@ -59,17 +64,56 @@ WRONG = (
     Program("one that takes what is in doubt for done", "assume_done", NEITHER),
     Program("one that takes 'not found' for a proof", "query_first", QUERY),
     Program("one that never settles a doubt", "leaves_doubts", REMOTES),
+    Program("one that calls a time-out a failure", "gives_up", NEITHER),
+    Program("one that sends once more before it asks", "sends_and_asks", NEITHER, person=False),
+    Program("one that leaves alone what was put back", "only_once", NEITHER),
 )
 
 
 def _program(one: Program) -> Callable[..., Any]:
-    return _leaves_doubts if one.policy == "leaves_doubts" else LabWorker(one.policy)
+    return OWN.get(one.policy) or LabWorker(one.policy)
+
+
+def _gives_up(task_id: str, store: Any, remotes: Any) -> Any:
+    """Work as the lab's worker does, and take what is in doubt for not applied, and the task for failed."""
+    task = store.get(task_id)
+    if task.in_doubt is not None and task.state in HELD_STATES:
+        lease = store.take_over(task, "hasty")
+        store.settle(lease, task.in_doubt.id, False, "no answer came")
+        store.fail(store.claim(store.get(task_id), "hasty"), Category.INVALID)
+    elif task.in_doubt is None:
+        LabWorker("ask_person")(task_id, store, remotes)
+
+
+def _sends_and_asks(task_id: str, store: Any, remotes: Any) -> Any:
+    """Work as the worker that asks does, and send what is in doubt once more before that."""
+    task = store.get(task_id)
+    if task.in_doubt is not None and task.state in HELD_STATES:
+        doubt = task.in_doubt
+        with suppress(RemoteError):
+            remotes[doubt.remote].send(doubt.id, doubt.request, f"{doubt.id}#again")
+    LabWorker("ask_person")(task_id, store, remotes)
+
+
+def _only_once(task_id: str, store: Any, remotes: Any) -> Any:
+    """Work as the worker that asks does, and never take up a task again that was put back."""
+    task = store.get(task_id)
+    if task.state is not State.QUEUED or task.lease_token == 0:
+        LabWorker("ask_person")(task_id, store, remotes)
 
 
 def _leaves_doubts(task_id: str, store: Any, remotes: Any) -> Any:
     """Work as the lab's worker does, and let go of what is in doubt."""
     if store.get(task_id).in_doubt is None:
         LabWorker("by_capability")(task_id, store, remotes)
+
+
+OWN: Mapping[str, Callable[..., Any]] = {
+    "leaves_doubts": _leaves_doubts,
+    "gives_up": _gives_up,
+    "sends_and_asks": _sends_and_asks,
+    "only_once": _only_once,
+}
 
 
 class Catch:
@@ -135,16 +179,13 @@ def _asking(law: Callable[[FinishedRun], Any]) -> Callable[[Record], str]:
     def asked(record: Record) -> str:
         statuses = {one.id: str(one.status) for one in record.task.operations}
         run = FinishedRun(str(record.task.state), MappingProxyType(statuses), MappingProxyType(dict(record.effects)))
+        asked = f"Asked about a run that ended {run.state}, it"
         try:
-            said = law(run)
+            said = told_by(partial(law, run), asked)
         except NotImplementedError:
             raise NotAttempted from None
-        except (Exception, SystemExit) as error:  # whatever a student's code raises is an answer to the check
-            raise Unfit(f"Asked about a run that ended {run.state}, it {what_it_did(error)}.") from None
-        if not isinstance(said, bool):
-            raise Unfit(
-                f"Asked about a run that ended {run.state}, it returned {type(said).__name__}, not True or False."
-            )
+        if not isinstance(said, int):
+            raise Unfit(f"{asked} returned {type(said).__name__}, not True or False.")
         return "" if said else "refused"
 
     return asked

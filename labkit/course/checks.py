@@ -152,7 +152,6 @@ def _wrapped(*paragraphs: str) -> str:
             one,
             WIDTH,
             subsequent_indent="  " if one.startswith("- ") else "",
-            break_long_words=False,
             break_on_hyphens=False,
         )
         for one in paragraphs

@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from labkit.course.submission import ANSWER_FILE, PARCEL_FILE, NotAttempted, Unfit, what_it_did
+from labkit.course.submission import ANSWER_FILE, PARCEL_FILE, NotAttempted, Unfit, in_words, what_it_did
 
 GRACE_SECONDS = 5.0
 LIFE_SECONDS = 90_061.0
@@ -27,8 +27,13 @@ def main(folder: Path) -> None:
     sys.path[:] = paths
     if life > 1:
         _put_clocks_on((life - 1) * LIFE_SECONDS)
-    written = folder / f"{ANSWER_FILE}.new"
-    written.write_text(json.dumps(_result(job, parcel)), encoding="utf-8")
+    written, dumps = folder / f"{ANSWER_FILE}.new", json.dumps  # the answer may set it to anything
+    result = _result(job, parcel)
+    try:
+        text = dumps(result, ensure_ascii=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        text = dumps({"trouble": f"It returned something that cannot travel back to the check: {in_words(error)}."})
+    written.write_bytes(text.encode("utf-8", "replace"))  # half a letter can be neither printed nor kept
     written.replace(folder / ANSWER_FILE)
     os._exit(0)
 

@@ -7,7 +7,7 @@ from functools import cache, partial
 from typing import Any
 
 from labkit.course.scenes import Scene, after_crash_at, crossings, scene
-from labkit.course.submission import Submission, Unfit, what_it_did
+from labkit.course.submission import Submission, Unfit, shortened, told_many, what_it_did
 from labkit.course.trials import WIDTH, Trial
 from labkit.desk import Desk
 from labkit.show.tables import TextTable
@@ -39,6 +39,7 @@ def what_is_next(found: Scene) -> str:
     return "Stop" if task.cancel_requested else f"Next: {task.next_operation.name}"
 
 
+MAX_SHOWN, MAX_MESSAGES = 80, 8
 Messages = list[dict[str, str]]
 Rows = list[tuple[dict[str, Any], list[dict[str, Any]]]]
 
@@ -52,9 +53,10 @@ def told_messages(rows: Rows, answer: Callable[..., Any]) -> list[Messages]:
     told = []
     for task, operations in rows:
         try:
-            messages = list(answer(dict(task), [dict(one) for one in operations]))
+            ask = partial(answer, dict(task), [dict(one) for one in operations])
+            messages = told_many(ask, f"With the task {task['state']} it")
             told.append([{"role": str(one["role"]), "text": str(one["text"])} for one in messages])
-        except NotImplementedError:
+        except (NotImplementedError, Unfit):
             raise
         except (Exception, SystemExit) as error:  # whatever a student's code raises is an answer to the check
             raise Unfit(
@@ -88,9 +90,15 @@ def _wrong_messages(found: Scene, messages: Messages, turned: Messages) -> tuple
     law = "says_what_is_next"
     last = messages[-1] if messages else {"role": "", "text": ""}
     if last["role"] != "user" or not last["text"].startswith(wanted):
-        return law, f"the last message is {last['role']}: {last['text']!r}; {wanted!r} is what is next"
+        return (
+            law,
+            f"the last message is {_quoted(last['role'])}: {_quoted(last['text'])}; {wanted!r} is what is next",
+        )
     if messages[0]["role"] != "system" or found.task.id not in messages[0]["text"]:
-        return "names_the_task", f"the first message is {messages[0]['role']}: {messages[0]['text']!r}"
+        return (
+            "names_the_task",
+            f"the first message is {_quoted(messages[0]['role'])}: {_quoted(messages[0]['text'])}",
+        )
     facts = [one["text"] for one in messages[1:-1] if one["role"] == "tool"]
     known = [one for one in found.task.operations if one.standing in ("done", "in doubt")]
     if len(facts) != len(known) or len(messages) != len(known) + 2:
@@ -98,10 +106,17 @@ def _wrong_messages(found: Scene, messages: Messages, turned: Messages) -> tuple
     for text, operation in zip(facts, known, strict=True):
         word = operation.result_ref or "unknown"
         if operation.name not in text or word not in text:
-            return "tells_the_facts", f"{operation.name} is {operation.standing}; {text!r} does not say {word}"
+            return (
+                "tells_the_facts",
+                f"{operation.name} is {operation.standing}; {_quoted(text)} does not say {word}",
+            )
     if messages != turned:
         return "only_from_the_rows", "the same rows in another order, in another process, give other messages"
     return None
+
+
+def _quoted(text: str) -> str:
+    return shortened(repr(text), MAX_SHOWN)
 
 
 def called_by_model(messages: Messages) -> str:
@@ -128,7 +143,7 @@ CONTEXT_HINTS = {
 
 def _not_understood(found: Scene, messages: Messages, tried: int, crashes: int, wrong: tuple[str, str]) -> Trial:
     law, how = wrong
-    said = "\n".join(f"{one['role']}: {one['text']}" for one in messages)
+    said = "\n".join(shortened(f"{one['role']}: {one['text']}", MAX_SHOWN) for one in messages[:MAX_MESSAGES])
     database = f"{found.task.state} v{found.task.version}" + "".join(
         f"\n{one.name} {one.standing}" for one in found.task.operations
     )

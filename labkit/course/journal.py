@@ -60,7 +60,7 @@ def note(kind: str, name: str, **data: object) -> bool:
     """
     if kind not in KINDS:
         raise InvalidInput(f"a kind of entry: {', '.join(KINDS)}", kind)
-    with suppress(StoreError, OSError):
+    with suppress(StoreError, OSError, RuntimeError):  # pathlib's, where there is no home at all
         home().mkdir(parents=True, exist_ok=True)
         with _opened() as journal, journal.write() as db:
             sql = "INSERT INTO entries (at, kind, name, data) VALUES (?, ?, ?, ?)"

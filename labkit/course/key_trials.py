@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from labkit.agent import REMOTES
-from labkit.course.submission import Submission, Unfit, what_it_did
+from labkit.course.submission import Submission, Unfit, told_by
 from labkit.course.trials import WIDTH, Trial
 from labkit.errors import SimulatedCrash
 from labkit.policies import SAME_KEY, Policy
@@ -132,26 +132,24 @@ def ask_keys(rule: KeyRule, life: int, answer: Callable[..., Any]) -> list[tuple
             for attempt in range(1, MAX_ATTEMPTS + 1):
                 now += 0.25
                 sending = Sending(task_id, planned.name, attempt, dict(planned.request), now)
-                keys.append((sending.operation_id, attempt, _key(rule, answer, sending)))
+                keys.append((sending.operation_id, attempt, key_of(rule, answer, sending)))
     return keys
 
 
-def _key(rule: KeyRule, answer: Callable[..., Any], sending: Sending) -> str:
+def key_of(rule: KeyRule, answer: Callable[..., Any], sending: Sending) -> str:
+    """Ask an answer for one key.
+
+    Raises:
+        Unfit: it raised something, or returned something that is no key.
+    """
     asked = f"Asked for the key of {sending.operation_id}, attempt {sending.attempt}, it"
-    try:
-        key = rule(answer, sending)
-    except NotImplementedError:
-        raise
-    except (Exception, SystemExit) as error:  # whatever a student's code raises is an answer to the check
-        raise Unfit(f"{asked} {what_it_did(error)}.") from None
+    key = told_by(partial(rule, answer, sending), asked)
     if not isinstance(key, str) or not key or not key.isprintable():
         raise Unfit(f"{asked} returned {_named(key)}. A key is text, and not empty.")
     return str.__str__(key)
 
 
 def _named(value: object) -> str:
-    if value is None:
-        return "None (is a return missing?)"
     if isinstance(value, str):
         return "text that cannot be printed" if value else "empty text"
     return f"an object of type {type(value).__name__}"

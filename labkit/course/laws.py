@@ -2,25 +2,72 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import inspect
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from labkit.explore.bench import acquires
+from labkit.course.rows import TASK
+from labkit.course.submission import shortened
+from labkit.errors import LabError
+from labkit.explore.bench import Bench, acquires
 from labkit.explore.journal import Changed, Said
 from labkit.explore.row_laws import CLAIM_LAWS, changes_of, moves_of, named, says_what_it_did
 from labkit.explore.sqlworld import SqlLaw, SqlRun
 from labkit.states import State
 
-TASK, OTHER = "task-1", "task-2"
 LEASE_SECONDS = 30.0
+
+
+class NoAnswer(LabError):
+    """A call came back with something that never ran."""
+
+
+def asked(db: Any, bench: Bench, answer: Callable[..., Any], *args: Any) -> Any:
+    """Call an answer as the rest of a program would, and put down what it leaves behind on its caller's connection."""
+    bench.say("call", ", ".join(in_short(one) for one in args))
+    said = answer(db, *args)
+    if inspect.isawaitable(said) or inspect.isgenerator(said) or inspect.isasyncgen(said) or callable(said):
+        raise NoAnswer(f"the call came back with a {type(said).__name__}, which has not run: write a plain function")
+    if db.closed:
+        bench.say("left", "the connection of its caller closed")
+    elif db.in_transaction:
+        bench.say("left", "a transaction open")
+    bench.say("said", said)
+    return said
+
+
+def first_yes(told: Iterable[Any]) -> Any:
+    """Ask until there is a yes, and return that; False where there was none."""
+    return next((said for said in told if said), False)
+
+
+def leaves_nothing_open(run: SqlRun) -> str:
+    """When a call returns its transaction has ended, and the connection is there for its caller to go on with."""
+    for name, what in _answers(run, "left"):
+        return f"{name} has left {what}"
+    return ""
+
+
+def raises_nothing(run: SqlRun) -> str:
+    """A call returns what it has to say, also where it is refused; it raises nothing."""
+    for name, error in sorted(run.errors.items()):
+        calls = [words for who, words in _answers(run, "call") if who == name]
+        called = f", called with ({calls[-1]})," if calls else ""
+        return f"{name}{called} ended with {type(error).__name__}: {error}"
+    return ""
 
 
 def must_be_refused(run: SqlRun) -> str:
     """What must be refused is refused, and changes nothing."""
-    for change in (*changes_of(run, "tasks"), *changes_of(run, "operations")):
-        return f"{change.worker} changed {_name(change)}"
-    told = sorted(name for name, result in run.results.items() if result)
-    return f"{told[0]} is told {run.results[told[0]]}, and has changed nothing" if told else ""
+    call = ""
+    for one in run.log:
+        if isinstance(one, Said) and one.what == "call":
+            call = f"{one.worker}, called with ({one.value}),"
+        elif isinstance(one, Said) and one.what == "said" and one.value:
+            return f"{call} is told {in_short(one.value)}, and has changed nothing"
+        elif isinstance(one, Changed) and one.commit and one.table in ("tasks", "operations"):
+            return f"{call} changed {_name(one)}"
+    return ""
 
 
 def leaves_others_alone(run: SqlRun) -> str:
@@ -49,6 +96,40 @@ def lease_as_asked(run: SqlRun) -> str:
     return ""
 
 
+def changes_only(*columns: str) -> SqlLaw:
+    """Make the law that the answer changes these columns of a task and no others."""
+
+    def nothing_else_changes(run: SqlRun) -> str:
+        for change, _, after in moves_of(run):
+            others = sorted(name for name in after if change.becomes(name) and name not in columns)
+            if others:
+                return f"{change.worker} changed {others[0]} of {after['id']} as well"
+        return ""
+
+    nothing_else_changes.__doc__ = f"Of a task only {', '.join(columns[:-1])} and {columns[-1]} change."
+    return nothing_else_changes
+
+
+def tokens_only_grow(run: SqlRun) -> str:
+    """A task's token only grows, also when nobody holds the task any more."""
+    for change, before, after in moves_of(run):
+        if after["lease_token"] < before["lease_token"]:
+            return (
+                f"{change.worker} put the token of {after['id']} from {before['lease_token']} to {after['lease_token']}"
+            )
+    return ""
+
+
+def given_back(run: SqlRun) -> str:
+    """A task that has ended has no owner on record; its token stays."""
+    for change, before, after in moves_of(run):
+        if after["lease_owner"] is not None:
+            return f"{change.worker} ended {after['id']}, and {after['lease_owner']} is its owner on record still"
+        if after["lease_token"] != before["lease_token"]:
+            return f"{change.worker} gave {after['id']} the token {after['lease_token']}, and nobody has it"
+    return ""
+
+
 def yes_means(what: str, state: State) -> SqlLaw:
     """Make the law that a worker is told yes exactly where it has brought the task into a state."""
 
@@ -57,7 +138,7 @@ def yes_means(what: str, state: State) -> SqlLaw:
         for name, said in _answers(run, what):
             if bool(said) != (name in brought):
                 did = "did" if name in brought else "did not do"
-                return f"{name} is told {said}, and {did} it"
+                return f"{name} is told {in_short(said)}, and {did} it"
         return ""
 
     says_so.__doc__ = f"A worker is told yes exactly where its call has made the task {state}."
@@ -71,14 +152,7 @@ def checkpoint_says_so(run: SqlRun) -> str:
         operation_id, said = pair
         if bool(said) != ((name, operation_id) in recorded):
             did = "a result" if (name, operation_id) in recorded else "no result"
-            return f"{name} is told {said}, and has recorded {did} for {operation_id}"
-    return ""
-
-
-def committed_when_told(run: SqlRun) -> str:
-    """What a worker is told has happened is committed by then."""
-    for name, pair in _answers(run, "open"):
-        return f"{name} is told {pair[1]} for {pair[0]}, and nothing is committed yet"
+            return f"{name} is told {in_short(said)}, and has recorded {did} for {operation_id}"
     return ""
 
 
@@ -93,15 +167,21 @@ def keeps_the_result(run: SqlRun) -> str:
     return ""
 
 
+def in_short(said: object) -> str:
+    """What a call has said, in few words that are the same on every run."""
+    plain = said is None or isinstance(said, bool | int | float | str | tuple)
+    return shortened(str(said)) if plain else f"an object of type {type(said).__name__}"
+
+
 def _answers(run: SqlRun, what: str) -> list[tuple[str, Any]]:
     return [(one.worker, one.value) for one in run.log if isinstance(one, Said) and one.what == what]
 
 
 def one_call(*more: SqlLaw) -> Mapping[str, SqlLaw]:
     """The laws of a function that tries one change and says whether it was granted."""
-    return named(*CLAIM_LAWS, leaves_others_alone, *more)
+    return named(leaves_nothing_open, *CLAIM_LAWS, raises_nothing, leaves_others_alone, tokens_only_grow, *more)
 
 
 def refusals() -> Mapping[str, SqlLaw]:
     """The laws of a call that must be refused."""
-    return named(must_be_refused, says_what_it_did)
+    return named(must_be_refused, leaves_nothing_open, raises_nothing, says_what_it_did)

@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 import inspect
+import pickle
+import random
+import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial, wraps
 from typing import Any
+from weakref import WeakKeyDictionary
+
+import cloudpickle
+from greenlet import getcurrent, greenlet
 
 from labkit.course.story import Step, story_of
-from labkit.course.submission import NotAttempted, Submission, Unfit
+from labkit.course.submission import NotAttempted, Submission, Unfit, shortened
 from labkit.course.trials import Trial
 from labkit.explore.capsule import capsule_of
-from labkit.explore.choices import Schedule
+from labkit.explore.choices import Schedule, ScheduleMismatch
 from labkit.explore.exploration import told
+from labkit.explore.lives import sleep_here
 from labkit.explore.scenario import Played, Scenario
 from labkit.explore.search import explore
 from labkit.explore.sqlworld import SqlWorld
@@ -23,6 +31,11 @@ from labkit.runs import Moment, Run, database_view
 
 SEARCH_SECONDS = 60.0
 """A kill switch inside the one of the check, for answers that never end."""
+
+NOT_THE_SAME = (
+    "the same run went another way when it was played again. Does what your code does hang on random numbers, on the "
+    "machine's clock, or on what a module keeps in memory?"
+)
 
 Answer = Callable[..., Any]
 
@@ -67,7 +80,7 @@ class Search:
         if last["failure"] is not None:
             return self._broken(tried, dict(happened), last)
         if last["trouble"]:
-            raise Unfit(f"{last['title']}: {last['trouble']}.")
+            raise Unfit(f"{last['title']}: {last['trouble']}")
         shown = (*(f"{one['title']}: {one['summary']}" for one in found), f"what happened in them: {told(happened)}")
         return Trial(True, tried, dict(happened), shown)
 
@@ -104,13 +117,18 @@ def hunt(settings: Sequence[Setting], answer: Answer) -> list[dict[str, Any]]:
         NotAttempted: the answer is the stub.
     """
     found = []
+    parcel = cloudpickle.dumps(answer)
+    _sleep_on_the_clock_of_the_run()
     for setting in settings:
         reached: list[bool] = []
-        scenario = setting.scenario(_noticing_stubs(answer, reached))
+        scenario = setting.scenario(_of_each_life(answer, parcel, reached))
         shown = explore(scenario, setting.surprises, max_seconds=SEARCH_SECONDS)
         if reached and not shown.passed:
             raise NotAttempted
         failure = None if shown.failure is None else _failure(scenario, shown.failure.schedule)
+        trouble = "" if shown.passed or failure else f"{shown.summary}."
+        if "not the same on every run" in trouble or (shown.failure is not None and failure is None):
+            trouble = NOT_THE_SAME
         found.append(
             {
                 "title": setting.title,
@@ -118,7 +136,7 @@ def hunt(settings: Sequence[Setting], answer: Answer) -> list[dict[str, Any]]:
                 "schedules": shown.schedules,
                 "happened": dict(shown.happened),
                 "failure": failure,
-                "trouble": "" if shown.passed or failure else shown.summary,
+                "trouble": trouble,
             }
         )
         if not shown.passed:
@@ -126,26 +144,49 @@ def hunt(settings: Sequence[Setting], answer: Answer) -> list[dict[str, Any]]:
     return found
 
 
-def _noticing_stubs(answer: Answer, reached: list[bool]) -> Answer:
+def _sleep_on_the_clock_of_the_run() -> None:
+    """Let `time.sleep` in a worker hand over to the others: nobody could move while the whole process sleeps."""
+    really = time.sleep
+
+    def sleep(seconds: Any) -> None:
+        if not sleep_here(seconds):
+            really(seconds)
+
+    time.sleep = sleep
+
+
+def _of_each_life(answer: Answer, parcel: bytes, reached: list[bool]) -> Answer:
+    """Give every life a copy of the answer that remembers nothing, as a process of its own would; notice stubs."""
+    copies: WeakKeyDictionary[greenlet, Answer] = WeakKeyDictionary()
+
     @wraps(answer)
-    def noticing(*args: Any, **kwargs: Any) -> Any:
+    def own(*args: Any, **kwargs: Any) -> Any:
+        here = getcurrent()
+        if here not in copies:
+            random.seed(len(copies))
+            copies[here] = pickle.loads(parcel)
         try:
-            return answer(*args, **kwargs)
+            return copies[here](*args, **kwargs)
         except NotImplementedError:
             reached.append(True)
             raise
 
-    return noticing
+    return own
 
 
-def _failure(scenario: Scenario, schedule: Schedule) -> dict[str, Any]:
-    """Play the smallest failing schedule once more and keep what there was to see."""
-    played, steps = _watched(scenario, schedule)
+def _failure(scenario: Scenario, schedule: Schedule) -> dict[str, Any] | None:
+    """Play the smallest failing schedule once more and keep what there was to see; None where it fails no more."""
+    try:
+        played, steps = _watched(scenario, schedule)
+    except ScheduleMismatch:
+        return None
+    if not played.law:
+        return None
     law = scenario.laws.get(played.law)
     return {
         "law": played.law,
         "states": "Every run ends." if law is None else _sentence(law),
-        "how": f"{played.how.removesuffix('.')}.",
+        "how": f"{shortened(played.how).removesuffix('.')}.",
         "surprises": [one.choice.replace("_", " ") for one in schedule],
         "steps": [vars(step) for step in steps],
         "capsule": capsule_of(scenario, played).to_json(),

@@ -18,6 +18,9 @@ MAX_LINES, MIN_KEPT = 52, 6
 """Lines of a story, as long as that leaves so many of its steps."""
 
 MAX_CELL = 40
+MANY_TASKS = 4
+"""From so many on, only those that have changed are shown again."""
+
 NOTHING = "nothing yet"
 NO_REMOTE = "(What the ledger shows: nothing, from first to last.)"
 
@@ -41,7 +44,7 @@ def story_of(steps: Sequence[Step]) -> TextTable:
     the other, are told as one.
     """
     steps = _folded(steps)
-    for kept in range(len(steps), MIN_KEPT, -1):
+    for kept in range(min(len(steps), MAX_LINES), MIN_KEPT, -1):  # a step is a line at least
         table = _table(steps, kept)
         if len(str(table).splitlines()) <= MAX_LINES:
             return table
@@ -110,6 +113,9 @@ def _row(step: Step, before: Step | None) -> tuple[str, ...]:
     who = DITTO if before is not None and before.worker == step.worker and step.worker else step.worker
     believes = DITTO if who == DITTO and before is not None and before.believes == step.believes else step.believes
     database = DITTO if same and before is not None and before.database == step.database else step.database
+    if before is not None and database.count("\n") >= MANY_TASKS:
+        known = before.database.splitlines()
+        database = "\n".join(line for line in database.splitlines() if line not in known) or DITTO
     ledger = DITTO if same and before is not None and before.ledger == step.ledger else ledger_text(step.ledger)
     crossing = "  ".join(
         filter(None, (_short(step.point.removeprefix(BEFORE)), f"!! {step.fault}" if step.fault else ""))

@@ -10,8 +10,9 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,8 @@ from labkit.errors import LabError
 
 PARCEL_FILE, ANSWER_FILE = "parcel", "answer.json"
 MAX_WORDS = 200
+MAX_TOLD = 1_000
+"""What is told beyond that is not looked at: a generator need not end."""
 
 
 class NotAttempted(LabError):
@@ -125,6 +128,52 @@ def in_words(error: BaseException) -> str:
         text = str(error)
     except Exception:  # an error of the student's own making may not even be able to say what it is
         return kind
-    text = re.sub(r" at 0x[0-9A-Fa-f]+", "", " ".join(text.split()))
-    short = text if len(text) <= MAX_WORDS else f"{text[:MAX_WORDS]} …"
+    short = shortened(text)
     return f"{kind}: {short}" if short else kind
+
+
+def shortened(text: str, length: int = MAX_WORDS) -> str:
+    """Make of any text one line of bounded length, without addresses and signs that cannot be printed."""
+    text = re.sub(r" at 0x[0-9A-Fa-f]+", "", " ".join(text[: 2 * length].split()))
+    text = "".join(sign if sign.isprintable() else "?" for sign in text)
+    return text if len(text) <= length else f"{text[:length]} …"
+
+
+def told_by(ask: Callable[[], Any], asked: str = "It") -> Any:
+    """Call a student's function and return what it tells.
+
+    Args:
+        ask: calls it.
+        asked: how the sentence about it begins.
+
+    Raises:
+        Unfit: it raised something, or returned nothing.
+    """
+    try:
+        told = ask()
+    except NotImplementedError:
+        raise
+    except Unfit:
+        raise
+    except (Exception, SystemExit) as error:  # whatever a student's code raises is an answer to the check
+        raise Unfit(f"{asked} {what_it_did(error)}.") from None
+    if told is None:
+        raise Unfit(f"{asked} returned None (is a return missing?).")
+    return told
+
+
+def told_many(ask: Callable[[], Any], asked: str = "It") -> list[Any]:
+    """Call a student's function and return all that it tells, one after the other.
+
+    Raises:
+        Unfit: it raised something, or what it returned is no list and nothing like one.
+    """
+
+    def listed() -> list[Any] | None:
+        told = ask()
+        if isinstance(told, str | bytes) or not isinstance(told, Iterable | None):
+            raise Unfit(f"{asked} returned an object of type {type(told).__name__}, where a list is wanted.")
+        return told if told is None else list(islice(told, MAX_TOLD))
+
+    told: list[Any] = told_by(listed, asked)
+    return told

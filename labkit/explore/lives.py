@@ -76,6 +76,21 @@ class Hub(Protocol):
         """End the run: the program must not get to see an error that is not its own."""
 
 
+class _LifeGreenlet(greenlet):
+    """Where a life runs, and whose it is."""
+
+    life: Life
+
+
+def sleep_here(seconds: float) -> bool:
+    """Let time pass on the run's clock where a worker's code is what asks; tells whether it was."""
+    here = getcurrent()
+    if isinstance(here, _LifeGreenlet) and here.life.alive:
+        here.life.sleep(seconds)
+        return True
+    return False
+
+
 class Life:
     """One worker from its start to its end or death.
 
@@ -97,7 +112,8 @@ class Life:
         self.started_at = hub.clock.now()
         self._program = program
         self._touches = 0
-        self._greenlet = greenlet(self._live, hub.greenlet)
+        self._greenlet = _LifeGreenlet(self._live, hub.greenlet)
+        self._greenlet.life = self
 
     @property
     def alive(self) -> bool:

@@ -47,6 +47,7 @@ class TracedConnection(sqlite3.Connection):
     _ours = False
     _side_door = ""
     _counted = 0
+    _before = 0
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -73,6 +74,11 @@ class TracedConnection(sqlite3.Connection):
         """Raise where code has gone around this connection."""
         if self._side_door:
             raise SideDoor(self._side_door)
+
+    @property
+    def total_changes(self) -> int:
+        """As sqlite3's, counted from the start of this life."""
+        return super().total_changes - self._before
 
     @property
     def commits_each_statement(self) -> bool:
@@ -205,7 +211,7 @@ class TracedConnection(sqlite3.Connection):
         """Roll back and let go of every lock, by the base class: the worker's code has no say in it."""
         self._let_go()
         self.closed, self._side_door, self.busy_seconds = False, "", BUSY_TIMEOUT_SECONDS
-        self.learned = ""
+        self.learned, self._counted, self._before = "", 0, super().total_changes
         for name, value in _DEFAULTS.items():
             if getattr(self, name) != value:
                 sqlite3.Connection.__setattr__(self, name, value)

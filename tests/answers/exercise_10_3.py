@@ -91,3 +91,29 @@ def in_words(run):
 @wrong("10.3", "it raised KeyError: 'task-1/refund'.")
 def every_operation_has_an_effect(run):
     return run.effects["task-1/refund"] == 1
+
+
+@right("10.3")
+def in_numbers(run):
+    return 1 if three_laws(run) else 0
+
+
+@wrong("10.3", SLIPS, "One that calls a time-out a failure slips through")
+def only_what_is_on_record(run):
+    kept = all(run.effects.get(name, 0) == 1 for name, status in run.operations.items() if status == "done")
+    return not doubled(run) and at_rest(run) and (run.state not in ENDED or kept)
+
+
+@wrong("10.3", SLIPS, "One that sends once more before it asks slips through")
+def twice_is_fine_while_a_person_is_asked(run):
+    return at_rest(run) and (run.state not in ENDED or (agrees(run) and not doubled(run)))
+
+
+@wrong("10.3", SLIPS, "One that leaves alone what was put back slips through")
+def queued_is_at_rest(run):
+    return not doubled(run) and (at_rest(run) or run.state == "queued") and (run.state not in ENDED or agrees(run))
+
+
+@wrong("10.3", "it returned None (is a return missing?).")
+def return_forgotten(run):
+    three_laws(run)

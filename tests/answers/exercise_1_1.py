@@ -103,6 +103,33 @@ def arrows_alone():
     return [edge[:3] for edge in EDGES]
 
 
-@wrong("1.1", "It raised TypeError: 'NoneType' object is not iterable.")
+@wrong("1.1", "It returned None (is a return missing?).")
 def return_forgotten():
     list(EDGES)
+
+
+@right("1.1")
+def in_capitals_one_by_one():
+    for event, source, target, condition in EDGES:
+        yield event.upper(), source.replace("_", " ").upper(), target, condition
+
+
+@wrong("1.1", "It returned an object of type str, where a list is wanted.")
+def a_text():
+    return "; ".join(" ".join(edge) for edge in EDGES)
+
+
+@wrong("1.1", FOREIGN, "? queued running: no such edge")
+def half_a_letter():
+    return [("\ud800", "queued", "running", "due (next_run_at <= now)")]
+
+
+@wrong("1.1", FOREIGN)
+def very_long_names():
+    return [("x" * 10_000, "queued", f"running {number}", "") for number in range(100)]
+
+
+@wrong("1.1", FOREIGN)
+def without_an_end():
+    while True:
+        yield "claim", "queued", "done", ""

@@ -138,7 +138,7 @@ def a_transcript_that_grows(task, operations):
     return [system(task), *SEEN, user(next_one(task, operations))]
 
 
-@wrong("1.2", "A list of messages with role and text is wanted")
+@wrong("1.2", "returned an object of type str, where a list is wanted.")
 def one_text(task, operations):
     return f"{task['id']}: {next_one(task, operations)}"
 

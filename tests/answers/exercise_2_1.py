@@ -1,10 +1,14 @@
 """Exercise 2.1: claim a task by compare-and-set."""
 
+import sqlite3
+import time
+
 from answers import right, wrong
 
 CLAIMED = "state = 'running', version = version + 1, lease_token = lease_token + 1, lease_expires_at = 30"
 RACE = "The law that broke, one_says_yes:"
 LIES = "The law that broke, says_what_it_did:"
+OPEN = "The law that broke, leaves_nothing_open:"
 ANYWAY = "The law that broke, must_be_refused:"
 
 
@@ -65,7 +69,7 @@ def no_condition_at_all(db, task_id, expected_version):
     return changed.rowcount == 1
 
 
-@wrong("2.1", ANYWAY, "A stale version: it fails even in the quiet run")
+@wrong("2.1", ANYWAY, "Versions that do not fit: it fails even in the quiet run")
 def no_version(db, task_id, expected_version):
     with db:
         changed = db.execute(f"UPDATE tasks SET {CLAIMED} WHERE id = ? AND state = 'queued'", (task_id,))
@@ -79,7 +83,7 @@ def no_state(db, task_id, expected_version):
     return changed.rowcount == 1
 
 
-@wrong("2.1", LIES, "says yes, and has changed nothing")
+@wrong("2.1", OPEN, "worker-1 has left a transaction open")
 def commit_forgotten(db, task_id, expected_version):
     changed = db.execute(
         f"UPDATE tasks SET {CLAIMED} WHERE id = ? AND version = ? AND state = 'queued'", (task_id, expected_version)
@@ -131,3 +135,108 @@ def read_and_write_in_one_deferred_transaction(db, task_id, expected_version):
     db.execute(f"UPDATE tasks SET {CLAIMED} WHERE id = ?", (task_id,))
     db.commit()
     return True
+
+
+@right("2.1")
+def without_implicit_transactions(db, task_id, expected_version):
+    db.isolation_level = None
+    sql = f"UPDATE tasks SET {CLAIMED} WHERE (id, version, state) = (?, ?, 'queued')"
+    return db.execute(sql, (task_id, expected_version)).rowcount
+
+
+@right("2.1")
+def by_the_difference_of_all_changes(db, task_id, expected_version):
+    before = db.total_changes
+    db.executescript(
+        f"BEGIN IMMEDIATE; UPDATE tasks SET {CLAIMED} "
+        f"WHERE id = '{task_id}' AND version = {expected_version} AND state = 'queued'; COMMIT;"
+    )
+    return db.total_changes > before
+
+
+@right("2.1")
+def tries_again_when_locked(db, task_id, expected_version):
+    for _ in range(5):
+        try:
+            with db:
+                db.execute("BEGIN")
+                row = db.execute("SELECT version, state FROM tasks WHERE id = ?", (task_id,)).fetchone()
+                if row != (expected_version, "queued"):
+                    return False
+                db.execute(f"UPDATE tasks SET {CLAIMED} WHERE id = ?", (task_id,))
+            return True
+        except sqlite3.OperationalError:
+            time.sleep(0.05)
+    return False
+
+
+@wrong("2.1", OPEN, "worker-2 has left a transaction open")
+def only_the_winner_commits(db, task_id, expected_version):
+    sql = f"UPDATE tasks SET {CLAIMED} WHERE id = ? AND version = ? AND state = 'queued'"
+    if db.execute(sql, (task_id, expected_version)).rowcount == 1:
+        db.commit()
+        return True
+    return False
+
+
+@wrong("2.1", OPEN, "the connection of its caller closed")
+def closes_what_is_not_its_own(db, task_id, expected_version):
+    try:
+        return one_update(db, task_id, expected_version)
+    finally:
+        db.close()
+
+
+@wrong("2.1", "The law that broke, no_worker_breaks:", "ended with LookupError: lost")
+def raises_for_no(db, task_id, expected_version):
+    if not one_update(db, task_id, expected_version):
+        raise LookupError("lost")
+    return True
+
+
+@wrong("2.1", "The law that broke, each_call_says_what_it_did:", "is told True, and this call did nothing")
+def counts_all_changes_of_the_connection(db, task_id, expected_version):
+    one_update(db, task_id, expected_version)
+    return db.total_changes > 0
+
+
+@wrong("2.1", ANYWAY, "changed task-uncertain")
+def not_one_of_the_states_that_come_to_mind(db, task_id, expected_version):
+    states = "('running', 'succeeded', 'failed', 'cancelled')"
+    sql = f"UPDATE tasks SET {CLAIMED} WHERE id = ? AND version = ? AND state NOT IN {states}"
+    with db:
+        return db.execute(sql, (task_id, expected_version)).rowcount == 1
+
+
+@wrong("2.1", ANYWAY, "called with (task-1, 4), changed task-1")
+def at_most_the_version(db, task_id, expected_version):
+    sql = f"UPDATE tasks SET {CLAIMED} WHERE id = ? AND version <= ? AND state = 'queued'"
+    with db:
+        return db.execute(sql, (task_id, expected_version)).rowcount == 1
+
+
+@wrong("2.1", "The law that broke, claims_at_once:", "it was still queued after that commit")
+def the_version_first(db, task_id, expected_version):
+    sql = "UPDATE tasks SET version = version + 1 WHERE id = ? AND version = ? AND state = 'queued'"
+    with db:
+        won = db.execute(sql, (task_id, expected_version)).rowcount == 1
+    if won:
+        with db:
+            db.execute(f"UPDATE tasks SET {CLAIMED} WHERE id = ?", (task_id,))
+    return won
+
+
+TAKEN: set[str] = set()
+
+
+@wrong("2.1", RACE, "1 surprise")
+def remembered_in_memory(db, task_id, expected_version):
+    if task_id in TAKEN:
+        return False
+    TAKEN.add(task_id)
+    return look_then_write(db, task_id, expected_version)
+
+
+@wrong("2.1", "The law that broke, no_worker_breaks:", "which has not run: write a plain function")
+async def a_coroutine(db, task_id, expected_version):
+    return one_update(db, task_id, expected_version)

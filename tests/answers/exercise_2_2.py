@@ -3,6 +3,7 @@
 from answers import right, wrong
 
 STEP = "UPDATE tasks SET step = step + 1, version = version + 1"
+OPEN = "The law that broke, leaves_nothing_open:"
 READ_AGAIN = "The law that broke, decides_by_what_it_read:"
 
 
@@ -73,7 +74,7 @@ def no_state(db, task_id, seen_version):
     return changed.rowcount == 1
 
 
-@wrong("2.2", "The law that broke, says_what_it_did:")
+@wrong("2.2", OPEN)
 def commit_forgotten(db, task_id, seen_version):
     changed = db.execute(f"{STEP} WHERE id = ? AND version = ? AND state = 'running'", (task_id, seen_version))
     return changed.rowcount == 1
@@ -101,3 +102,34 @@ def every_task_of_that_version(db, task_id, seen_version):
     with db:
         changed = db.execute(f"{STEP} WHERE version = ? AND state = 'running'", (seen_version,))
     return changed.rowcount > 0
+
+
+ADVANCE = "UPDATE tasks SET step = step + 1, version = version + 1 WHERE id = ? AND version = ? AND state = 'running'"
+
+
+@wrong("2.2", OPEN)
+def only_the_winner_commits(db, task_id, seen_version):
+    won = db.execute(ADVANCE, (task_id, seen_version)).rowcount == 1
+    if won:
+        db.commit()
+    return won
+
+
+@wrong("2.2", "The law that broke, one_step_each:", "from step 4 to 1")
+def always_the_first_step(db, task_id, seen_version):
+    with db:
+        return db.execute(ADVANCE.replace("step + 1", "1"), (task_id, seen_version)).rowcount == 1
+
+
+@wrong("2.2", "The law that broke, nothing_else_changes:", "changed lease_expires_at of task-1 as well")
+def takes_it_over_as_well(db, task_id, seen_version):
+    sql = ADVANCE.replace("SET", "SET lease_token = lease_token + 1, lease_expires_at = lease_expires_at + 30,")
+    with db:
+        return db.execute(sql, (task_id, seen_version)).rowcount == 1
+
+
+@wrong("2.2", "The law that broke, each_call_says_what_it_did:")
+def counts_all_changes_of_the_connection(db, task_id, seen_version):
+    with db:
+        db.execute(ADVANCE, (task_id, seen_version))
+    return db.total_changes > 0

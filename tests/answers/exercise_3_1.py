@@ -117,7 +117,7 @@ def a_second_too_late(db, task_id, worker, now, lease_seconds):
     return None if row is None else row[0]
 
 
-@wrong("3.1", "The law that broke, says_what_it_did:")
+@wrong("3.1", "The law that broke, leaves_nothing_open:")
 def commit_forgotten(db, task_id, worker, now, lease_seconds):
     row = db.execute(f"{TAKE} {EXPIRED} RETURNING lease_token", (worker, now + lease_seconds, task_id, now)).fetchone()
     return None if row is None else row[0]
@@ -156,3 +156,47 @@ def whatever_has_expired(db, task_id, worker, now, lease_seconds):
             (worker, now + lease_seconds, now),
         ).fetchall()
     return rows[0][0] if rows else None
+
+
+@wrong("3.1", HELD, "which worker-1 held until 59", "The holder renews just then")
+def compares_the_version_alone(db, task_id, worker, now, lease_seconds):
+    sql = "SELECT version, lease_token FROM tasks WHERE id = ? AND state = 'running' AND lease_expires_at <= ?"
+    row = db.execute(sql, (task_id, now)).fetchone()
+    if row is None:
+        return None
+    with db:
+        changed = db.execute(f"{TAKE} WHERE id = ? AND version = ?", (worker, now + lease_seconds, task_id, row[0]))
+    return row[1] + 1 if changed.rowcount == 1 else None
+
+
+@wrong("3.1", HELD, "with token 30, which is not a new one")
+def the_time_for_a_token(db, task_id, worker, now, lease_seconds):
+    sql = f"{TAKE} {EXPIRED} RETURNING lease_token".replace("lease_token = lease_token + 1", f"lease_token = {now:.0f}")
+    with db:
+        row = db.execute(sql, (worker, now + lease_seconds, task_id, now)).fetchone()
+    return row and row[0]
+
+
+@wrong("3.1", "The law that broke, tells_its_token:", "1 surprise (pause)")
+def reads_the_token_after_the_commit(db, task_id, worker, now, lease_seconds):
+    with db:
+        changed = db.execute(f"{TAKE} {EXPIRED}", (worker, now + lease_seconds, task_id, now)).rowcount
+    if changed:
+        return db.execute("SELECT lease_token FROM tasks WHERE id = ?", (task_id,)).fetchone()[0]
+    return None
+
+
+@wrong("3.1", "The law that broke, nothing_else_changes:", "changed attempts of task-1 as well")
+def begins_anew(db, task_id, worker, now, lease_seconds):
+    sql = TAKE.replace("SET", "SET step = 0, attempts = 0,")
+    with db:
+        row = db.execute(f"{sql} {EXPIRED} RETURNING lease_token", (worker, now + lease_seconds, task_id, now))
+        found = row.fetchone()
+    return found and found[0]
+
+
+@wrong("3.1", "The law that broke, no_worker_breaks:", "fetchone()` may give None")
+def there_is_always_a_row(db, task_id, worker, now, lease_seconds):
+    with db:
+        sql = f"{TAKE} {EXPIRED} RETURNING lease_token"
+        return db.execute(sql, (worker, now + lease_seconds, task_id, now)).fetchone()[0]

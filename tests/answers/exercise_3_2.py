@@ -68,7 +68,7 @@ def no_id(db, task_id, token):
     return changed.rowcount > 0
 
 
-@wrong("3.2", "The law that broke, settled_in_the_end:")
+@wrong("3.2", "The law that broke, leaves_nothing_open:")
 def commit_forgotten(db, task_id, token):
     changed = db.execute(f"{DONE} WHERE id = ? AND state = 'running' AND lease_token = ?", (task_id, token))
     return changed.rowcount == 1
@@ -107,3 +107,28 @@ def lease_stays(db, task_id, token):
             (task_id, token),
         )
     return changed.rowcount == 1
+
+
+FINISH = (
+    "UPDATE tasks SET state = 'succeeded', version = version + 1, lease_owner = NULL, lease_expires_at = NULL "
+    "WHERE id = ? AND state = 'running' AND lease_token = ?"
+)
+
+
+@wrong("3.2", "The law that broke, tokens_only_grow:", "from 1 to 0")
+def the_token_too_is_cleared(db, task_id, token):
+    with db:
+        sql = FINISH.replace("lease_owner = NULL", "lease_owner = NULL, lease_token = 0")
+        return db.execute(sql, (task_id, token)).rowcount == 1
+
+
+@wrong("3.2", "The law that broke, given_back:", "worker-0 is its owner on record still")
+def the_owner_stays(db, task_id, token):
+    with db:
+        return db.execute(FINISH.replace("lease_owner = NULL, ", ""), (task_id, token)).rowcount == 1
+
+
+@wrong("3.2", ANYWAY, "changed task-uncertain")
+def uncertain_too(db, task_id, token):
+    with db:
+        return db.execute(FINISH.replace("= 'running'", "IN ('running', 'uncertain')"), (task_id, token)).rowcount == 1

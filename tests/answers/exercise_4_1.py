@@ -12,9 +12,9 @@ ZOMBIE = "The law that broke, only_the_current_token:"
 
 @right("4.1")
 def the_task_first(db, task_id, token, operation_id, result):
-    pending = "AND EXISTS (SELECT 1 FROM operations WHERE operation_id = ? AND status = 'pending')"
+    pending = "AND EXISTS (SELECT 1 FROM operations WHERE operation_id = ? AND task_id = ? AND status = 'pending')"
     with db:
-        if db.execute(f"{STEP} {MINE} {pending}", (task_id, token, operation_id)).rowcount == 0:
+        if db.execute(f"{STEP} {MINE} {pending}", (task_id, token, operation_id, task_id)).rowcount == 0:
             return False
         db.execute(RESULT, (result, operation_id))
     return True
@@ -22,7 +22,7 @@ def the_task_first(db, task_id, token, operation_id, result):
 
 @right("4.1")
 def rolled_back_where_it_does_not_fit(db, task_id, token, operation_id, result):
-    recorded = db.execute(RESULT, (result, operation_id)).rowcount
+    recorded = db.execute(f"{RESULT} AND task_id = ?", (result, operation_id, task_id)).rowcount
     stepped = db.execute(f"{STEP} {MINE}", (task_id, token)).rowcount
     if recorded == 1 and stepped == 1:
         db.commit()
@@ -108,7 +108,7 @@ def version_stays(db, task_id, token, operation_id, result):
     return True
 
 
-@wrong("4.1", "The law that broke, committed_when_told:")
+@wrong("4.1", "The law that broke, leaves_nothing_open:")
 def commit_forgotten(db, task_id, token, operation_id, result):
     if db.execute(f"{STEP} {MINE}", (task_id, token)).rowcount == 0:
         return False
@@ -139,3 +139,67 @@ def return_forgotten(db, task_id, token, operation_id, result):
     with db:
         if db.execute(f"{STEP} {MINE}", (task_id, token)).rowcount:
             db.execute(RESULT, (result, operation_id))
+
+
+PENDING = "AND EXISTS (SELECT 1 FROM operations WHERE operation_id = ? AND task_id = ? AND status = 'pending')"
+
+
+@right("4.1")
+def a_savepoint(db, task_id, token, operation_id, result):
+    with db:
+        db.execute("BEGIN")
+        db.execute("SAVEPOINT both")
+        if (
+            db.execute(f"{STEP} {MINE}", (task_id, token)).rowcount
+            and db.execute(f"{RESULT} AND task_id = ?", (result, operation_id, task_id)).rowcount
+        ):
+            return True
+        db.execute("ROLLBACK TO both")
+        return False
+
+
+@wrong("4.1", ANYWAY, "called with (task-1, 1, task-2/shipping, payments-9), changed task-1")
+def whose_operation_it_is(db, task_id, token, operation_id, result):
+    pending = "AND EXISTS (SELECT 1 FROM operations WHERE operation_id = ? AND status = 'pending')"
+    with db:
+        if db.execute(f"{STEP} {MINE} {pending}", (task_id, token, operation_id)).rowcount == 0:
+            return False
+        return db.execute(RESULT, (result, operation_id)).rowcount == 1
+
+
+@wrong("4.1", "The law that broke, leaves_nothing_open:")
+def no_rollback_where_it_does_not_fit(db, task_id, token, operation_id, result):
+    stepped = db.execute(f"{STEP} {MINE}", (task_id, token)).rowcount
+    if stepped and db.execute(f"{RESULT} AND task_id = ?", (result, operation_id, task_id)).rowcount:
+        db.commit()
+        return True
+    return False
+
+
+@wrong("4.1", "The law that broke, raises_nothing:", "ended with ValueError: no such operation")
+def raises_where_it_does_not_fit(db, task_id, token, operation_id, result):
+    with db:
+        if db.execute(f"{STEP} {MINE}", (task_id, token)).rowcount == 0:
+            return False
+        if db.execute(f"{RESULT} AND task_id = ?", (result, operation_id, task_id)).rowcount == 0:
+            raise ValueError("no such operation")
+    return True
+
+
+@wrong("4.1", TORN, "at step 1 with 0 results")
+def with_db_is_no_transaction_without_isolation(db, task_id, token, operation_id, result):
+    db.isolation_level = None
+    with db:
+        if db.execute(f"{STEP} {MINE} {PENDING}", (task_id, token, operation_id, task_id)).rowcount == 0:
+            return False
+        return db.execute(RESULT, (result, operation_id)).rowcount == 1
+
+
+@wrong("4.1", TORN)
+def a_script_commits_first(db, task_id, token, operation_id, result):
+    if db.execute(f"{STEP} {MINE} {PENDING}", (task_id, token, operation_id, task_id)).rowcount:
+        sql = f"UPDATE operations SET status = 'done', result_ref = '{result}' WHERE operation_id = '{operation_id}'"
+        db.executescript(sql)
+        return True
+    db.rollback()
+    return False

@@ -70,7 +70,7 @@ def half_of_it():
     return {gap: TRUE[gap] for gap in ("start", "claim")}
 
 
-@wrong("4.2", "found: NoneType.")
+@wrong("4.2", "It returned None (is a return missing?).")
 def nothing():
     print(TRUE)
 
@@ -83,3 +83,13 @@ def a_list():
 @wrong("4.2", "It raised NameError: name 'queued' is not defined.")
 def quotes_forgotten():
     return {"start": queued}  # noqa: F821
+
+
+@right("4.2")
+def written_in_another_way():
+    return {gap: told.upper().replace(": ", ":").replace(" ", "_") for gap, told in as_a_dict().items()}
+
+
+@wrong("4.2", 'Of start it says something of type tuple; text such as "queued: pending" is wanted.')
+def pairs():
+    return dict.fromkeys(("start", "claim", "intend", "send", "checkpoint", "succeed"), ("queued", "pending"))

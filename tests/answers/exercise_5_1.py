@@ -10,6 +10,7 @@ AFTER_REFUND = "The smallest run that breaks it has one crash, after send task-1
 DOUBLED = "The law that broke, no_second_effect:"
 AT_ONCE = "It fails even without a crash:"
 LOST = "The law that broke, success_means_done:"
+APART = "The law that broke, a_key_for_each_operation:"
 
 
 @right("5.1")
@@ -94,3 +95,28 @@ def a_tuple(task_id, operation, attempt, request, now):
 @wrong("5.1", "it returned None (is a return missing?).")
 def nothing(task_id, operation, attempt, request, now):
     print(f"{task_id}/{operation}")
+
+
+@right("5.1")
+def with_the_body_besides(task_id, operation, attempt, request, now):
+    return f"{task_id}/{operation}/{sorted(request.items())}"
+
+
+@wrong("5.1", APART, "task-12", "2refund")
+def nothing_between_task_and_name(task_id, operation, attempt, request, now):
+    return task_id + operation
+
+
+@wrong("5.1", APART, "refund_again")
+def the_task_and_the_body(task_id, operation, attempt, request, now):
+    return f"{task_id}/{sorted(request.items())}"
+
+
+@wrong("5.1", APART, "2refund")
+def a_checksum_of_letters(task_id, operation, attempt, request, now):
+    return str(sum(map(ord, f"{task_id}/{operation}")))
+
+
+@wrong("5.1", "The law that broke, one_key_at_any_time:", "90000")
+def another_key_every_day(task_id, operation, attempt, request, now):
+    return f"{task_id}/{operation}/{now // 86_400:.0f}"

@@ -132,3 +132,9 @@ def a_word_for_a_move(error, attempts, first_attempt_at, now):
 @wrong("7.1", "it raised AttributeError: 'NotSent' object has no attribute 'category'.")
 def every_error_has_a_category(error, attempts, first_attempt_at, now):
     return Move(Then.RETRY, now + 1) if error.category == "transient" else Move(Then.FAIL)
+
+
+@wrong("7.1", "returned a move at nan; seconds of the clock are wanted, or None.")
+def not_a_number(error, attempts, first_attempt_at, now):
+    move = branch_by_branch(error, attempts, first_attempt_at, now)
+    return Move(move.kind, None if move.at is None else float("nan"))

@@ -55,11 +55,16 @@ def everything_there_is():
     return [*ALL, "state", "version", "result_ref"]
 
 
-@wrong("7.2", "It returned str; a list of names of columns is wanted.")
+@wrong("7.2", "It returned an object of type str, where a list is wanted.")
 def one_text():
     return ", ".join(ALL)
 
 
-@wrong("7.2", "It returned NoneType; a list of names of columns is wanted.")
+@wrong("7.2", "It returned None (is a return missing?).")
 def return_forgotten():
     list(ALL)
+
+
+@right("7.2")
+def as_the_keys_of_a_dict():
+    return {"Attempts": int, "first_attempt_at": float, "next_run_at": float, "cancel_requested ": bool}.keys()

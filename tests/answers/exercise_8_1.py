@@ -1,5 +1,7 @@
 """Exercise 8.1: a change and its message in one transaction."""
 
+import uuid
+
 from answers import right, wrong
 
 END = "UPDATE tasks SET state = 'succeeded', version = version + 1, lease_owner = NULL, lease_expires_at = NULL"
@@ -83,7 +85,7 @@ def no_state(db, task_id, token, message):
     return True
 
 
-@wrong("8.1", "The law that broke, settled_in_the_end:")
+@wrong("8.1", "The law that broke, leaves_nothing_open:")
 def commit_forgotten(db, task_id, token, message):
     if db.execute(f"{END} {MINE}", (task_id, token)).rowcount == 0:
         return False
@@ -113,6 +115,30 @@ def the_lease_stays(db, task_id, token, message):
     with db:
         sql = "UPDATE tasks SET state = 'succeeded', version = version + 1"
         if db.execute(f"{sql} {MINE}", (task_id, token)).rowcount == 0:
+            return False
+        db.execute(POST, {"task_id": task_id, **message})
+    return True
+
+
+@right("8.1")
+def only_where_one_row_has_changed(db, task_id, token, message):
+    post = POST.replace("VALUES (", "SELECT ").replace(":created_at)", ":created_at WHERE changes() = 1")
+    with db:
+        changed = db.execute(f"{END} {MINE}", (task_id, token)).rowcount
+        db.execute(post, {"task_id": task_id, **message})
+    return changed
+
+
+@wrong("8.1", "The law that broke, announced_as_given:", "whose message_id is")
+def an_id_of_its_own(db, task_id, token, message):
+    return both_in_one(db, task_id, token, message | {"message_id": str(uuid.uuid5(uuid.NAMESPACE_URL, task_id))})
+
+
+@wrong("8.1", "The law that broke, tokens_only_grow:")
+def the_token_too_is_cleared(db, task_id, token, message):
+    with db:
+        sql = f"{END}, lease_token = 0 {MINE}"
+        if db.execute(sql, (task_id, token)).rowcount == 0:
             return False
         db.execute(POST, {"task_id": task_id, **message})
     return True

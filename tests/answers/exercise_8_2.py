@@ -66,7 +66,7 @@ def never_marks(db, publish):
     return len(waiting)
 
 
-@wrong("8.2", "The law that broke, marked:")
+@wrong("8.2", "The law that broke, leaves_nothing_open:")
 def commit_forgotten(db, publish):
     waiting = db.execute(WAITING).fetchall()
     for (message_id,) in waiting:
@@ -124,3 +124,59 @@ def only_the_first(db, publish):
     with db:
         db.execute(MARK, row)
     return 1
+
+
+@right("8.2")
+def one_after_the_other(db, publish):
+    handed = 0
+    while row := db.execute(f"{WAITING} LIMIT 1").fetchone():
+        publish(*row)
+        with db:
+            db.execute(MARK, row)
+        handed += 1
+    return handed
+
+
+@right("8.2")
+def deletes_what_was_handed_over(db, publish):
+    waiting = db.execute(WAITING).fetchall()
+    for row in waiting:
+        publish(*row)
+        with db:
+            db.execute("DELETE FROM outbox WHERE message_id = ?", row)
+    return len(waiting)
+
+
+@wrong("8.2", LOST, "m4 never reached its consumer", "A message written meanwhile")
+def marks_whatever_waits_by_then(db, publish):
+    waiting = db.execute(WAITING).fetchall()
+    for (message_id,) in waiting:
+        publish(message_id)
+    with db:
+        db.execute("UPDATE outbox SET delivered_at = 0 WHERE delivered_at IS NULL")
+    return len(waiting)
+
+
+@wrong("8.2", LOST, "m2 never reached its consumer", "A consumer that refuses once")
+def refused_is_as_good_as_delivered(db, publish):
+    handed = 0
+    for (message_id,) in db.execute(WAITING).fetchall():
+        try:
+            publish(message_id)
+            handed += 1
+        except Exception:
+            pass
+        with db:
+            db.execute(MARK, (message_id,))
+    return handed
+
+
+@wrong("8.2", "The law that broke, no_worker_breaks:", "database is locked", "fetchall first")
+def writes_while_it_reads(db, publish):
+    handed = 0
+    for (message_id,) in db.execute(WAITING):
+        publish(message_id)
+        handed += 1
+        with db:
+            db.execute(MARK, (message_id,))
+    return handed

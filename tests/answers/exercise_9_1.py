@@ -92,6 +92,23 @@ def ids_alone(operations):
     return [name for name, _ in last_done_first(operations)]
 
 
-@wrong("9.1", "it raised TypeError: 'NoneType' object is not iterable.")
+@wrong("9.1", "it returned None (is a return missing?).")
 def return_forgotten(operations):
     list(last_done_first(operations))
+
+
+@right("9.1")
+def one_by_one(operations):
+    if not doubtful(operations):
+        for one in backwards(operations):
+            yield [f"{one['operation_id']}/undo", one["undo_request"]]
+
+
+@wrong("9.1", "It returned something that cannot travel back to the check: TypeError: Object of type set")
+def a_request_that_is_no_json(operations):
+    return [(f"{one['operation_id']}/undo", {"amount"}) for one in operations]
+
+
+@wrong("9.1", "The law that broke, what_cannot_be_undone:", "has the request")
+def a_very_long_request(operations):
+    return [(name, "x" * 10_000) for name, _ in last_done_first(operations)]

@@ -11,7 +11,7 @@ from labkit.agent import plan
 from labkit.course.exercises import Exercise
 from labkit.course.lessons.reconcile import HINTS
 from labkit.course.searching import Answer, Search, Setting
-from labkit.course.submission import Submission, Unfit, what_it_did
+from labkit.course.submission import Submission, Unfit, shortened, told_many
 from labkit.course.trials import WIDTH, Trial
 from labkit.explore.scenario import Scenario
 from labkit.explore.world import TaskScenario
@@ -24,6 +24,7 @@ from labkit.wire import Remote
 from labkit.worker import Worker
 
 Row = dict[str, Any]
+MAX_ID = 40
 NAMES = ("refund", "update_ticket", "send_email")
 BOTH = Capabilities(idempotency_keys=True, status_query=True)
 
@@ -70,16 +71,11 @@ def told_plans(answer: Callable[[list[Row]], Any]) -> list[list[tuple[str, Row |
     told = []
     for operations in situations():
         asked = f"With {_standing(operations)} it"
-        try:
-            found = list(answer([dict(one) for one in operations]))
-        except NotImplementedError:
-            raise
-        except (Exception, SystemExit) as error:  # whatever a student's code raises is an answer to the check
-            raise Unfit(f"{asked} {what_it_did(error)}.") from None
+        found = told_many(partial(answer, [dict(one) for one in operations]), asked)
         for one in found:
             if not isinstance(one, tuple | list) or len(one) != 2 or not isinstance(one[0], str):
                 raise Unfit(f"{asked} returned something else than pairs (operation id, request or None).")
-        told.append([(str.__str__(one[0]), one[1]) for one in found])
+        told.append([(shortened(str.__str__(one[0]), MAX_ID), one[1]) for one in found])
     return told
 
 
@@ -135,7 +131,7 @@ def _wrong_plan(operations: list[Row], found: list[tuple[str, Row | None]]) -> t
     if own is not None:
         return "own_operation_id", f"{own} is planned; {_undone(own)}/undo is its id."
     name, request = next(one for one, wanted in zip(found, right, strict=True) if one != wanted)
-    return "what_cannot_be_undone", f"{name} has the request {request!r}."
+    return "what_cannot_be_undone", f"{name} has the request {shortened(repr(request))}."
 
 
 def _undone(operation_id: str) -> str:

@@ -5,17 +5,24 @@ from __future__ import annotations
 from typing import Any
 
 from labkit.course.exercises import Exercise
+from labkit.course.hints import BOTH_YES, LEFT_OPEN, NOT_SAID, NOTHING_ELSE, RAISES, TOKEN, VERSION
 from labkit.course.laws import (
     LEASE_SECONDS,
-    OTHER,
-    TASK,
+    asked,
+    changes_only,
+    first_yes,
+    given_back,
     lease_as_asked,
+    leaves_nothing_open,
     leaves_others_alone,
     one_call,
+    raises_nothing,
     refusals,
+    tokens_only_grow,
     yes_means,
 )
-from labkit.course.lessons.claim import BOTH_YES, ENDED, ENDS, NOT_SAID, RUNNING, SURPRISES
+from labkit.course.lessons.claim import SURPRISES
+from labkit.course.rows import OTHER, RUNNING, TASK, all_but, in_state, named_after
 from labkit.course.searching import Answer, Search, Setting
 from labkit.explore.bench import Bench
 from labkit.explore.benchworld import BenchScenario
@@ -30,9 +37,14 @@ from labkit.explore.row_laws import (
     tells_its_token,
 )
 from labkit.explore.scenario import Scenario
-from labkit.states import State
+from labkit.states import HELD_STATES, State
 
 WORKED_SECONDS = 10.0
+RENEW = "UPDATE tasks SET lease_expires_at = ? WHERE id = ? AND lease_token = ? AND lease_expires_at > ?"
+NOT_HELD = tuple(state for state in State if state not in HELD_STATES)
+LAST_TOKEN = 1_000
+"""Larger than times and versions: a token is the next one after this, and nothing else."""
+
 UNKNOWN_TOKENS = (0, 2, 7)
 ACQUIRE = (
     "UPDATE tasks SET state = 'running', version = version + 1, lease_owner = :name, "
@@ -49,26 +61,54 @@ def acquired(db: Any, bench: Bench) -> int | None:
     return None if row is None else int(row[0])
 
 
+TAKING_LAWS = (
+    leaves_nothing_open,
+    leaves_others_alone,
+    only_the_current_token,
+    lease_as_asked,
+    tells_its_token,
+    every_change_has_its_version,
+)
+TAKES_ONLY = changes_only("lease_owner", "lease_expires_at", "lease_token", "version")
+
+
 def executor_gone(answer: Answer) -> Scenario:
     """The holder has died. One worker comes before its lease runs out, two come when it has."""
 
     def takes_over(db: Any, bench: Bench) -> Any:
         if bench.name != "worker-1":
             bench.sleep(LEASE_SECONDS)
-        return answer(db, TASK, bench.name, bench.now(), LEASE_SECONDS)
+        return asked(db, bench, answer, TASK, bench.name, bench.now(), LEASE_SECONDS)
 
     def prepare(db: Any) -> None:
         db.executemany(RUNNING, [(TASK, 2), (OTHER, 2)])
+        db.execute("UPDATE tasks SET step = 1, attempts = 1, lease_token = ?", (LAST_TOKEN,))
 
-    laws = named(
-        leaves_others_alone,
-        only_the_current_token,
-        lease_as_asked,
-        tells_its_token,
-        every_change_has_its_version,
-        *CLAIM_LAWS,
+    return BenchScenario(
+        takes_over, prepare, named(*TAKING_LAWS, TAKES_ONLY, *CLAIM_LAWS, raises_nothing), 3, SURPRISES, due=None
     )
-    return BenchScenario(takes_over, prepare, laws, 3, SURPRISES, due=None)
+
+
+def holder_renews(answer: Answer) -> Scenario:
+    """The holder looks at its clock in time and renews late; another worker comes just then."""
+
+    def works(db: Any, bench: Bench) -> Any:
+        if bench.name != "worker-1":
+            bench.sleep(LEASE_SECONDS)
+            return asked(db, bench, answer, TASK, bench.name, bench.now(), LEASE_SECONDS)
+        token = acquired(db, bench)
+        bench.sleep(LEASE_SECONDS - 1)
+        now = bench.now()
+        bench.sleep(1)
+        with db:
+            db.execute(RENEW, (now + LEASE_SECONDS, TASK, token, now))
+        return token
+
+    def prepare(db: Any) -> None:
+        db.execute("INSERT INTO tasks (id, kind) VALUES (?, 'refund')", (TASK,))
+
+    laws = named(*TAKING_LAWS, says_what_it_did, raises_nothing)
+    return BenchScenario(works, prepare, laws, 2, frozenset({"switch"}), due=None)
 
 
 def taken_again(answer: Answer) -> Scenario:
@@ -76,12 +116,12 @@ def taken_again(answer: Answer) -> Scenario:
 
     def takes_over(db: Any, bench: Bench) -> Any:
         bench.sleep(LEASE_SECONDS if bench.name == "worker-1" else 2 * LEASE_SECONDS)
-        return answer(db, TASK, bench.name, bench.now(), LEASE_SECONDS)
+        return asked(db, bench, answer, TASK, bench.name, bench.now(), LEASE_SECONDS)
 
     def prepare(db: Any) -> None:
         db.execute(RUNNING, (TASK, 2))
 
-    laws = named(only_the_current_token, lease_as_asked, tells_its_token, says_what_it_did)
+    laws = named(*TAKING_LAWS, says_what_it_did, raises_nothing)
     return BenchScenario(takes_over, prepare, laws, 2, frozenset({"pause"}), due=None)
 
 
@@ -90,12 +130,11 @@ def nobody_held(answer: Answer) -> Scenario:
 
     def takes_over(db: Any, bench: Bench) -> Any:
         bench.sleep(LEASE_SECONDS)
-        states = (*ENDS, "queued", "that-is-not-there")
-        told = [answer(db, f"task-{state}", bench.name, bench.now(), LEASE_SECONDS) for state in states]
-        return next((one for one in told if one is not None), None)
+        names = (*map(named_after, NOT_HELD), "task-that-is-not-there")
+        return first_yes(asked(db, bench, answer, name, bench.name, bench.now(), LEASE_SECONDS) for name in names)
 
     def prepare(db: Any) -> None:
-        db.executemany(ENDED, [(f"task-{state}", state) for state in (*ENDS, "queued")])
+        in_state(db, NOT_HELD)
 
     return BenchScenario(takes_over, prepare, refusals(), 1, frozenset(), due=None)
 
@@ -107,12 +146,13 @@ def zombie(answer: Answer) -> Scenario:
         token = acquired(db, bench)
         if token is not None:
             bench.sleep(WORKED_SECONDS)
-            bench.say("finish", answer(db, TASK, token))
+            bench.say("finish", asked(db, bench, answer, TASK, token))
 
     def prepare(db: Any) -> None:
         db.execute("INSERT INTO tasks (id, kind) VALUES (?, 'refund')", (TASK,))
 
-    laws = named(no_worker_breaks, *WORKER_LAWS, yes_means("finish", State.SUCCEEDED))
+    finishing = (no_worker_breaks, raises_nothing, leaves_nothing_open, tokens_only_grow)
+    laws = named(*finishing, *WORKER_LAWS, yes_means("finish", State.SUCCEEDED))
     return BenchScenario(finishes, prepare, laws, 1, frozenset({"crash", "pause", "switch"}))
 
 
@@ -120,12 +160,13 @@ def wrong_token(answer: Answer) -> Scenario:
     """Tokens that were never handed out for this task, and tasks that nobody holds."""
 
     def finishes(db: Any, bench: Bench) -> Any:
-        told = [answer(db, TASK, token) for token in UNKNOWN_TOKENS]
-        return any([*told, *(answer(db, f"task-{state}", 1) for state in ("queued", "failed", "cancelled"))])
+        calls = [(TASK, token) for token in UNKNOWN_TOKENS]
+        calls += [(named_after(state), 1) for state in all_but(State.RUNNING)]
+        return first_yes(asked(db, bench, answer, *call) for call in calls)
 
     def prepare(db: Any) -> None:
         db.execute(RUNNING, (TASK, 2))
-        db.executemany(ENDED, [(f"task-{state}", state) for state in ("queued", "failed", "cancelled")])
+        in_state(db, all_but(State.RUNNING))
 
     return BenchScenario(finishes, prepare, refusals(), 1, frozenset(), due=None)
 
@@ -134,16 +175,14 @@ def others_beside(answer: Answer) -> Scenario:
     """Another task is held under a token of the same value."""
 
     def finishes(db: Any, bench: Bench) -> Any:
-        return answer(db, TASK, 1)
+        return asked(db, bench, answer, TASK, 1)
 
     def prepare(db: Any) -> None:
         db.executemany(RUNNING, [(TASK, 2), (OTHER, 2)])
 
-    return BenchScenario(finishes, prepare, one_call(every_change_has_its_version), 1, frozenset(), due=None)
+    laws = one_call(every_change_has_its_version, given_back)
+    return BenchScenario(finishes, prepare, laws, 1, frozenset(), due=None)
 
-
-TOKEN = "Somebody else may hold the task by now. What do you have that only the present holder has?"
-VERSION = "Others notice a change by its version."
 
 EXERCISES = (
     Exercise(
@@ -152,10 +191,14 @@ EXERCISES = (
         Search(
             (
                 Setting("one worker comes early, two come in time", executor_gone),
+                Setting("the holder renews just then", holder_renews),
                 Setting("one worker after the other, and the first may sleep", taken_again),
                 Setting("tasks that nobody holds", nobody_held),
             ),
             {
+                "leaves_nothing_open": LEFT_OPEN,
+                "no_worker_breaks": "Return None where it is not to be had: `fetchone()` may give None, too.",
+                "raises_nothing": "Return None where it is not to be had: `fetchone()` may give None, too.",
                 "one_says_yes": "Whose lease has run out, at the time `now`? Put that into the WHERE clause.",
                 "only_the_current_token": "Has the lease run out by `now`? Let the UPDATE itself ask, and give out a "
                 "new, larger token.",
@@ -163,6 +206,7 @@ EXERCISES = (
                 "change it: RETURNING helps.",
                 "lease_as_asked": "The owner is `worker`, and the lease ends at now + lease_seconds.",
                 "says_what_it_did": NOT_SAID,
+                "nothing_else_changes": NOTHING_ELSE,
                 "must_be_refused": "Only a running task has a lease that can run out.",
                 "every_change_has_its_version": VERSION,
                 "leaves_others_alone": "Which row does your UPDATE mean?",
@@ -185,6 +229,10 @@ EXERCISES = (
                 Setting("tokens and tasks that do not fit", wrong_token),
             ),
             {
+                "leaves_nothing_open": LEFT_OPEN,
+                "raises_nothing": RAISES,
+                "given_back": "lease_owner = NULL, lease_expires_at = NULL; the token stays as it is.",
+                "tokens_only_grow": "Whoever comes next must get a larger one: clear the lease, and keep the token.",
                 "only_the_current_token": TOKEN,
                 "must_be_refused": "Is it running, and under this token? The WHERE clause must ask for both.",
                 "says_what_it_did": NOT_SAID,
@@ -192,7 +240,8 @@ EXERCISES = (
                 "one_says_yes": BOTH_YES,
                 "every_change_has_its_version": VERSION,
                 "settled_in_the_end": "The task never ends. Does your UPDATE match the row, and is it committed?",
-                "no_worker_breaks": "A task that has ended is held by nobody: owner and expiry become NULL.",
+                "no_worker_breaks": "Return False where it is not yours. A task that has ended is held by nobody: "
+                "owner and expiry become NULL.",
                 "leaves_others_alone": "Which row does your UPDATE mean?",
             },
         ),

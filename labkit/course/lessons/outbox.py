@@ -5,13 +5,32 @@ from __future__ import annotations
 from typing import Any
 
 from labkit.course.exercises import Exercise
-from labkit.course.laws import OTHER, TASK, refusals, yes_means
-from labkit.course.lessons.claim import ENDED, NOT_SAID, RUNNING
-from labkit.course.lessons.lease import TOKEN, VERSION, acquired
+from labkit.course.hints import LEFT_OPEN, NOT_SAID, RAISES, TOKEN, VERSION
+from labkit.course.laws import (
+    asked,
+    first_yes,
+    leaves_nothing_open,
+    raises_nothing,
+    refusals,
+    tokens_only_grow,
+    yes_means,
+)
+from labkit.course.lessons.lease import acquired
+from labkit.course.outbox_laws import (
+    MESSAGES,
+    announced_as_given,
+    announces_only_what_happened,
+    counts,
+    in_order,
+    marked,
+    message,
+    no_message,
+)
+from labkit.course.rows import OTHER, RUNNING, TASK, all_but, in_state, named_after
 from labkit.course.searching import Answer, Search, Setting
+from labkit.errors import NotSent
 from labkit.explore.bench import Bench, outbox_due
 from labkit.explore.benchworld import BenchScenario
-from labkit.explore.journal import Changed, Handed
 from labkit.explore.row_laws import (
     WORKER_LAWS,
     every_end_is_announced,
@@ -21,33 +40,10 @@ from labkit.explore.row_laws import (
     no_worker_breaks,
 )
 from labkit.explore.scenario import Scenario
-from labkit.explore.sqlworld import SqlRun
-from labkit.states import ENDED_STATES, State
+from labkit.states import State
 
 WORKED_SECONDS = 10.0
-MESSAGES = ("m1", "m2", "m3")
-
-
-def message(task_id: str) -> dict[str, Any]:
-    """The message that a task has succeeded, as an answer is given it."""
-    return {"message_id": f"{task_id}/succeeded", "topic": "task.succeeded", "payload": "{}", "created_at": 0.0}
-
-
-def announces_only_what_happened(run: SqlRun) -> str:
-    """A message tells only of a change that is committed with it."""
-    states = {
-        one.after["id"]: one.after["state"]
-        for one in run.log
-        if isinstance(one, Changed) and one.table == "tasks" and one.after is not None and not one.commit
-    }
-    for commit in sorted({one.commit for one in run.log if isinstance(one, Changed) and one.commit}):
-        changes = [one for one in run.log if isinstance(one, Changed) and one.commit == commit and one.after]
-        states |= {one.after["id"]: one.after["state"] for one in changes if one.table == "tasks" and one.after}
-        for one in changes:
-            if one.table == "outbox" and one.after is not None and states.get(one.after["task_id"]) not in ENDED_STATES:
-                task_id = one.after["task_id"]
-                return f"{one.worker} announces that {task_id} has succeeded, which is {states.get(task_id)}"
-    return ""
+WAITING = "INSERT INTO outbox (message_id, task_id, topic, payload, created_at) VALUES (?, ?, 'told', '{}', 0)"
 
 
 def ends_and_tells(answer: Answer) -> Scenario:
@@ -57,13 +53,14 @@ def ends_and_tells(answer: Answer) -> Scenario:
         token = acquired(db, bench)
         if token is not None:
             bench.sleep(WORKED_SECONDS)
-            bench.say("finish", answer(db, TASK, token, message(TASK)))
+            bench.say("finish", asked(db, bench, answer, TASK, token, message(TASK)))
 
     def prepare(db: Any) -> None:
         db.execute("INSERT INTO tasks (id, kind) VALUES (?, 'refund')", (TASK,))
 
-    announced = (announces_only_what_happened, every_end_is_announced)
-    laws = named(no_worker_breaks, *announced, *WORKER_LAWS, yes_means("finish", State.SUCCEEDED))
+    calling = (no_worker_breaks, raises_nothing, leaves_nothing_open, tokens_only_grow)
+    announced = (announces_only_what_happened, every_end_is_announced, announced_as_given)
+    laws = named(*calling, *announced, *WORKER_LAWS, yes_means("finish", State.SUCCEEDED))
     return BenchScenario(works, prepare, laws, 1, frozenset({"crash", "pause"}))
 
 
@@ -71,38 +68,59 @@ def not_mine(answer: Answer) -> Scenario:
     """Tokens that are not current, and tasks that nobody holds: neither a change nor a message."""
 
     def works(db: Any, bench: Bench) -> Any:
-        told = [answer(db, TASK, token, message(TASK)) for token in (0, 2)]
-        states = ("queued", "failed", "succeeded")
-        return any([*told, *(answer(db, f"task-{state}", 1, message(f"task-{state}")) for state in states)])
+        calls = [(TASK, token) for token in (0, 2)] + [(named_after(state), 1) for state in all_but(State.RUNNING)]
+        return first_yes(asked(db, bench, answer, *call, message(call[0])) for call in calls)
 
     def prepare(db: Any) -> None:
         db.executemany(RUNNING, [(TASK, 2), (OTHER, 2)])
-        db.executemany(ENDED, [(f"task-{state}", state) for state in ("queued", "failed", "succeeded")])
+        in_state(db, all_but(State.RUNNING))
 
     return BenchScenario(works, prepare, {**refusals(), "no_message": no_message}, 1, frozenset(), due=None)
-
-
-def no_message(run: SqlRun) -> str:
-    """Where nothing has changed, nothing is announced."""
-    (count,) = run.db.execute("SELECT count(*) FROM outbox").fetchone()
-    return f"{count} messages stand in the outbox" if count else ""
 
 
 def delivering(answer: Answer) -> Scenario:
     """Relays that may die anywhere carry three waiting messages to their consumer."""
 
     def relays(db: Any, bench: Bench) -> Any:
-        return answer(db, bench.publish)
+        return asked(db, bench, answer, bench.publish)
 
     laws = named(*DELIVERED, in_order, counts)
     return BenchScenario(relays, _waiting, laws, 1, frozenset({"crash", "switch"}), due=outbox_due)
+
+
+def written_meanwhile(answer: Answer) -> Scenario:
+    """A message is written while a relay is at work."""
+
+    def works(db: Any, bench: Bench) -> Any:
+        if bench.name != "worker-2":
+            return asked(db, bench, answer, bench.publish)
+        with db:
+            db.execute(WAITING, ("m4", TASK))
+        return 0
+
+    laws = named(*DELIVERED, counts)
+    return BenchScenario(works, _waiting, laws, 2, frozenset({"switch"}), due=outbox_due)
+
+
+def refused_once(answer: Answer) -> Scenario:
+    """The consumer refuses the second message when it comes for the first time."""
+
+    def relays(db: Any, bench: Bench) -> Any:
+        def publish(message_id: str) -> None:
+            if bench.name == "worker-1" and message_id == MESSAGES[1]:
+                raise NotSent("consumer", message_id, "the connection was refused")
+            bench.publish(message_id)
+
+        return asked(db, bench, answer, publish)
+
+    return BenchScenario(relays, _waiting, named(*DELIVERED, counts), 1, frozenset(), due=outbox_due)
 
 
 def two_relays(answer: Answer) -> Scenario:
     """Two relays at once."""
 
     def relays(db: Any, bench: Bench) -> Any:
-        return answer(db, bench.publish)
+        return asked(db, bench, answer, bench.publish)
 
     laws = named(*DELIVERED, counts)
     return BenchScenario(relays, _waiting, laws, 2, frozenset({"crash", "switch"}), due=outbox_due)
@@ -110,34 +128,10 @@ def two_relays(answer: Answer) -> Scenario:
 
 def _waiting(db: Any) -> None:
     db.execute("INSERT INTO tasks (id, kind) VALUES (?, 'refund')", (TASK,))
-    sql = "INSERT INTO outbox (message_id, task_id, topic, payload, created_at) VALUES (?, ?, 'told', '{}', 0)"
-    db.executemany(sql, [(name, TASK) for name in MESSAGES])
+    db.executemany(WAITING, [(name, TASK) for name in MESSAGES])
 
 
-def in_order(run: SqlRun) -> str:
-    """Messages come for the first time in the order in which they were written."""
-    first = list(dict.fromkeys(one.message_id for one in run.log if isinstance(one, Handed)))
-    known = [name for name in MESSAGES if name in first]
-    return "" if [name for name in first if name in known] == known else f"they came as {', '.join(first)}"
-
-
-def marked(run: SqlRun) -> str:
-    """In the end every message is on record as delivered."""
-    query = "SELECT message_id FROM outbox WHERE delivered_at IS NULL ORDER BY seq"
-    waiting = [name for (name,) in run.db.execute(query)]
-    return f"{waiting[0]} still waits" if waiting else ""
-
-
-DELIVERED = (no_worker_breaks, every_message_keeps_its_id, every_message_is_handed_over, marked)
-
-
-def counts(run: SqlRun) -> str:
-    """A relay says how many messages it has handed over."""
-    for name, told in sorted(run.results.items()):
-        handed = sum(one.worker == name for one in run.log if isinstance(one, Handed))
-        if told is None or told != handed:
-            return f"{name} says {told}, and has handed over {handed}"
-    return ""
+DELIVERED = (leaves_nothing_open, no_worker_breaks, every_message_keeps_its_id, every_message_is_handed_over, marked)
 
 
 ONE_COMMIT = "A crash can fall between two commits. Is the message in the transaction of the change?"
@@ -153,6 +147,10 @@ EXERCISES = (
                 Setting("what is not its own", not_mine),
             ),
             {
+                "leaves_nothing_open": LEFT_OPEN,
+                "raises_nothing": RAISES,
+                "tokens_only_grow": "Clear owner and expiry, and keep the token.",
+                "announced_as_given": "Consumers know a message again by its id: write it as it came to you.",
                 "every_end_is_announced": ONE_COMMIT,
                 "announces_only_what_happened": ONE_COMMIT,
                 "no_message": "The row count of the UPDATE says whether there is anything to announce.",
@@ -179,14 +177,17 @@ EXERCISES = (
             (
                 Setting("relays that may die anywhere", delivering),
                 Setting("two relays at once", two_relays),
+                Setting("a message written meanwhile", written_meanwhile),
+                Setting("a consumer that refuses once", refused_once),
             ),
             {
+                "leaves_nothing_open": LEFT_OPEN,
                 "every_message_is_handed_over": ORDER,
                 "every_message_keeps_its_id": "Publish the message_id as it stands: the consumer knows it by that.",
                 "in_order": "ORDER BY seq.",
-                "marked": "What was handed over is marked: delivered_at. Is that committed?",
+                "marked": "What was handed over is marked: delivered_at. Is that committed? Does a later call find it?",
                 "counts": "Return the number of messages that you have published.",
-                "no_worker_breaks": "It ended by an error of its own.",
+                "no_worker_breaks": "Is a SELECT still being read when you write? Others wrote since: fetchall first.",
             },
         ),
         (

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
+from itertools import combinations
 from typing import Any
 
 from labkit.course.exercises import Exercise
-from labkit.course.key_trials import KeyTrial, Sending
+from labkit.course.key_trials import KeyTrial, Sending, key_of
 from labkit.course.searching import Answer, Search, Setting
+from labkit.course.submission import Submission, shortened
+from labkit.course.trials import WIDTH, Trial
 from labkit.errors import NotSent, OutcomeUnknown
 from labkit.explore.bench import Bench, BenchRun
 from labkit.explore.benchworld import BenchScenario
 from labkit.explore.scenario import Scenario
 from labkit.remote import Capabilities
+from labkit.show.tables import TextTable
 
 REAL = "task-1/refund"
 """An operation of a customer's, long done: no probe may touch it."""
@@ -34,6 +38,63 @@ KINDS: Mapping[str, Capabilities] = {
 def by_all(answer: Answer, sending: Sending) -> Any:
     """Call an answer as exercise 5.1 says."""
     return answer(sending.task_id, sending.operation, sending.attempt, sending.request, sending.now)
+
+
+_REFUND = {"customer": "Ada", "amount": 40}
+APART: tuple[Sending, ...] = (
+    Sending("task-1", "refund", 1, _REFUND, 60.0),
+    Sending("task-1", "refund", 2, _REFUND, 90_000.0),
+    Sending("task-1", "refund_again", 1, _REFUND, 60.0),
+    Sending("task-12", "refund", 1, _REFUND, 60.0),
+    Sending("task-1", "2refund", 1, _REFUND, 60.0),
+    Sending("task-21", "refund", 1, _REFUND, 60.0),
+)
+"""Sendings that are easily taken for one another: the same body in one task, names that run into each other, the same
+letters in another order. The first two are of one operation, a day apart."""
+
+
+def told_keys(answer: Answer) -> list[str]:
+    """Ask an answer for the keys of `APART`."""
+    return [key_of(by_all, answer, sending) for sending in APART]
+
+
+def try_keys(submission: Submission) -> Trial:
+    """Run with a student's keys, then compare those of operations that are easily taken for one another."""
+    trial = KeyTrial(by_all)(submission)
+    if not trial.passed:
+        return trial
+    keys = submission.run(told_keys)
+    for (one, key), (other, its) in combinations(zip(APART, keys, strict=True), 2):
+        same = one.operation_id == other.operation_id
+        if same == (key == its):
+            continue
+        law = "one_key_at_any_time" if same else "a_key_for_each_operation"
+        rows = tuple(
+            (sent.task_id, sent.operation, str(sent.attempt), f"{sent.now:g}", shortened(found, MAX_KEY))
+            for sent, found in ((one, key), (other, its))
+        )
+        return Trial(
+            False,
+            trial.tried,
+            trial.faults,
+            run="two sendings side by side",
+            story=TextTable(("task_id", "operation", "attempt", "now", "your key"), rows, width=WIDTH),
+            law=law,
+            broke=KEY_LAWS[law],
+            hint=KEY_HINTS[law],
+        )
+    return trial
+
+
+MAX_KEY = 40
+KEY_LAWS = {
+    "one_key_at_any_time": "An operation has one key, on every attempt and on every day.",
+    "a_key_for_each_operation": "Two operations never share a key, however much they look alike.",
+}
+KEY_HINTS = {
+    "one_key_at_any_time": "Neither the attempt nor the time may get into it.",
+    "a_key_for_each_operation": "Task and name make the operation, and something between them keeps them apart.",
+}
 
 
 def probing(can: Capabilities, allowed: frozenset[str], answer: Answer) -> Scenario:
@@ -98,7 +159,7 @@ EXERCISES = (
     Exercise(
         "5.1",
         "the key of an operation",
-        KeyTrial(by_all),
+        try_keys,
         (
             "Of the five arguments, which are the same on every attempt, at every time, in every process?",
             "Which of those tell two refunds of the same amount to the same customer apart?",

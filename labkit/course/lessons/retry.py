@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from labkit.course.exercises import Exercise
 from labkit.course.retry_loop import FACTS, LAWS, runs
-from labkit.course.submission import Submission, Unfit, what_it_did
+from labkit.course.submission import Submission, Unfit, shortened, told_by, told_many
 from labkit.course.trials import WIDTH, Trial
 from labkit.errors import NotSent, OutcomeUnknown, Refused, RemoteError
-from labkit.retries import Budget, Move, Then
+from labkit.retries import Move, Then
 from labkit.show.tables import TextTable
 
-BUDGET = Budget()
+MAX_NAME = 40
 LONGEST_WAIT_SECONDS = 600.0
 FIRST = 1_000.0
 REMOTE, OPERATION = "payments", "task-1/refund"
@@ -95,18 +96,14 @@ def told_moves(answer: Callable[..., Any]) -> list[tuple[str, float | None]]:
     told: list[tuple[str, float | None]] = []
     for case in CASES:
         asked = f"After {case.error} with {case.attempts} attempts, {case.age:g} s after the first, it"
-        try:
-            move = answer(ERRORS[case.error](), case.attempts, FIRST, FIRST + case.age)
-        except NotImplementedError:
-            raise
-        except (Exception, SystemExit) as error:  # whatever a student's code raises is an answer to the check
-            raise Unfit(f"{asked} {what_it_did(error)}.") from None
+        move = told_by(partial(answer, ERRORS[case.error](), case.attempts, FIRST, FIRST + case.age), asked)
         kinds = [str(kind) for kind in Then]
         if not isinstance(move, Move) or str(move.kind) not in kinds:
             raise Unfit(f"{asked} returned no Move of the kinds {', '.join(kinds)}.")
         at = move.at
-        if at is not None and (isinstance(at, bool) or not isinstance(at, int | float)):
-            raise Unfit(f"{asked} returned a move at {type(at).__name__}; seconds of the clock are wanted, or None.")
+        if at is not None and (isinstance(at, bool) or not isinstance(at, int | float) or at != at):
+            named = "nan" if at != at else type(at).__name__
+            raise Unfit(f"{asked} returned a move at {named}; seconds of the clock are wanted, or None.")
         told.append((str(move.kind), None if at is None else float(at)))
     return told
 
@@ -161,17 +158,10 @@ def told_facts(answer: Callable[[], Any]) -> list[str]:
     Raises:
         Unfit: it raised something, or returned something else.
     """
-    try:
-        told = answer()
-    except NotImplementedError:
-        raise
-    except (Exception, SystemExit) as error:  # whatever a student's code raises is an answer to the check
-        raise Unfit(f"It {what_it_did(error)}.") from None
-    if isinstance(told, str) or not isinstance(told, list | tuple | set | frozenset):
-        raise Unfit(f"It returned {type(told).__name__}; a list of names of columns is wanted.")
+    told = told_many(answer)
     if not all(isinstance(name, str) for name in told):
         raise Unfit("It returned something that is no list of names of columns.")
-    return sorted(set(told))
+    return sorted({shortened(name.lower(), MAX_NAME) for name in told})
 
 
 def try_facts(submission: Submission) -> Trial:

@@ -8,13 +8,13 @@ from typing import Any
 
 from labkit.course.context_trials import try_context
 from labkit.course.exercises import Exercise
-from labkit.course.submission import Submission, Unfit, what_it_did
+from labkit.course.submission import Submission, Unfit, shortened, told_many
 from labkit.course.trials import WIDTH, Trial
 from labkit.show.diagram import state_diagram
 from labkit.show.tables import TextTable
 from labkit.states import ENDED_STATES, Condition, Transition, up_to_lesson
 
-LESSON = 1
+LESSON, MAX_NAME, MAX_SHOWN = 1, 30, 20
 ROUTINE = frozenset(
     {
         Condition.TOKEN,
@@ -41,19 +41,18 @@ def told_edges(answer: Callable[[], Any]) -> list[Told]:
     Raises:
         Unfit: it raised something, or returned no list of four texts each.
     """
-    try:
-        told = list(answer())
-    except NotImplementedError:
-        raise
-    except (Exception, SystemExit) as error:  # whatever a student's code raises is an answer to the check
-        raise Unfit(f"It {what_it_did(error)}.") from None
+    told = told_many(answer)
     edges = []
     for number, one in enumerate(told, start=1):
         if not isinstance(one, tuple | list) or len(one) != 4 or not all(isinstance(part, str) for part in one):
             raise Unfit(f"Edge {number} is no tuple of four texts (event, source, target, condition).")
-        event, source, target, condition = (" ".join(str.__str__(part).split()) for part in one)
-        edges.append((event, source, target, condition))
+        event, source, target, condition = (shortened(str.__str__(part)) for part in one)
+        edges.append((_name(event), _name(source), _name(target), condition))
     return edges
+
+
+def _name(told: str) -> str:
+    return shortened(told.lower().replace(" ", "_"), MAX_NAME)
 
 
 def try_edges(submission: Submission) -> Trial:
@@ -64,7 +63,7 @@ def try_edges(submission: Submission) -> Trial:
     if not wrong:
         shown = f"{len(ARROWS)} edges between six states, as in the table of transitions"
         return Trial(True, len(told), shown=(shown,), picture=picture)
-    rows = tuple((" ".join(key), what) for key, what, _, _ in wrong)
+    rows = tuple((" ".join(key), what) for key, what, _, _ in wrong[:MAX_SHOWN])
     key, what, law, hint = wrong[0]
     return Trial(
         False,

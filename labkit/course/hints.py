@@ -1,0 +1,13 @@
+"""Hints that several exercises on plain SQL give, by the kind of mistake."""
+
+from __future__ import annotations
+
+BOTH_YES = "Two workers read the same row before either wrote. Put the condition into the UPDATE, not before it."
+NOT_SAID = "Return what the UPDATE did: its affected-row count (-1 tells nothing). And is the change committed?"
+LEFT_OPEN = "Every path out of your function must end its transaction, also where nothing was changed: use `with db:`."
+RAISES = "Return False where it is not to be had. A transaction that reads first may find the database locked later."
+THIS_CALL = "Count what this one UPDATE has changed, not what was changed before."
+GUARDS = "Which columns must the WHERE clause compare, beside the id?"
+TOKEN = "Somebody else may hold the task by now. What do you have that only the present holder has?"
+VERSION = "Others notice a change by its version."
+NOTHING_ELSE = "What others have put into the row is still true: leave it as it is."

@@ -1,0 +1,73 @@
+"""Laws of the exercises on the outbox: a message tells of what happened, and reaches its consumer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from labkit.course.laws import in_short
+from labkit.explore.journal import Changed, Handed
+from labkit.explore.sqlworld import SqlRun
+from labkit.states import ENDED_STATES
+
+MESSAGES = ("m1", "m2", "m3")
+
+
+def message(task_id: str) -> dict[str, Any]:
+    """The message that a task has succeeded, as an answer is given it."""
+    return {"message_id": f"{task_id}/succeeded", "topic": "task.succeeded", "payload": "{}", "created_at": 0.0}
+
+
+def announces_only_what_happened(run: SqlRun) -> str:
+    """A message tells only of a change that is committed with it."""
+    states = {
+        one.after["id"]: one.after["state"]
+        for one in run.log
+        if isinstance(one, Changed) and one.table == "tasks" and one.after is not None and not one.commit
+    }
+    for commit in sorted({one.commit for one in run.log if isinstance(one, Changed) and one.commit}):
+        changes = [one for one in run.log if isinstance(one, Changed) and one.commit == commit and one.after]
+        states |= {one.after["id"]: one.after["state"] for one in changes if one.table == "tasks" and one.after}
+        for one in changes:
+            if one.table == "outbox" and one.after is not None and states.get(one.after["task_id"]) not in ENDED_STATES:
+                task_id = one.after["task_id"]
+                return f"{one.worker} announces that {task_id} has succeeded, which is {states.get(task_id)}"
+    return ""
+
+
+def announced_as_given(run: SqlRun) -> str:
+    """The outbox holds the message as it was given, under its own id, once."""
+    for one in run.log:
+        if isinstance(one, Changed) and one.table == "outbox" and one.after is not None:
+            for name, given in message(one.after["task_id"]).items():
+                if one.after[name] != given:
+                    return f"{one.worker} wrote a message whose {name} is {in_short(one.after[name])}, not {given}"
+    return ""
+
+
+def no_message(run: SqlRun) -> str:
+    """Where nothing has changed, nothing is announced."""
+    (count,) = run.db.execute("SELECT count(*) FROM outbox").fetchone()
+    return f"{count} messages stand in the outbox" if count else ""
+
+
+def in_order(run: SqlRun) -> str:
+    """Messages come for the first time in the order in which they were written."""
+    first = list(dict.fromkeys(one.message_id for one in run.log if isinstance(one, Handed)))
+    known = [name for name in MESSAGES if name in first]
+    return "" if [name for name in first if name in known] == known else f"they came as {', '.join(first)}"
+
+
+def marked(run: SqlRun) -> str:
+    """In the end every message is on record as delivered."""
+    query = "SELECT message_id FROM outbox WHERE delivered_at IS NULL ORDER BY seq"
+    waiting = [name for (name,) in run.db.execute(query)]
+    return f"{waiting[0]} still waits" if waiting else ""
+
+
+def counts(run: SqlRun) -> str:
+    """A relay says how many messages it has handed over."""
+    for name, told in sorted(run.results.items()):
+        handed = sum(one.worker == name for one in run.log if isinstance(one, Handed))
+        if told is None or told != handed:
+            return f"{name} says {in_short(told)}, and has handed over {handed}"
+    return ""

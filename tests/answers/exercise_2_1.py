@@ -240,3 +240,10 @@ def remembered_in_memory(db, task_id, expected_version):
 @wrong("2.1", "The law that broke, no_worker_breaks:", "which has not run: write a plain function")
 async def a_coroutine(db, task_id, expected_version):
     return one_update(db, task_id, expected_version)
+
+
+@wrong("2.1", "The law that broke, raises_nothing:", "worker-2 has not come back from its call")
+def waits_until_it_wins(db, task_id, expected_version):
+    while not one_update(db, task_id, expected_version):
+        time.sleep(5)
+    return True

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -50,17 +49,11 @@ def leaves_nothing_open(run: SqlRun) -> str:
 
 
 def raises_nothing(run: SqlRun) -> str:
-    """A call returns what it has to say, also where it is refused: it raises nothing, and waits for nobody."""
+    """A call returns what it has to say, also where it is refused; it raises nothing."""
     for name, error in sorted(run.errors.items()):
         calls = [words for who, words in _answers(run, "call") if who == name]
         called = f", called with ({calls[-1]})," if calls else ""
         return f"{name}{called} ended with {type(error).__name__}: {error}"
-    calls = Counter(name for name, _ in _answers(run, "call"))
-    for name, _ in _answers(run, "said"):
-        calls[name] -= 1
-    for name in sorted(calls):
-        if calls[name] and name not in run.dead:
-            return f"{name} has not come back from its call"
     return ""
 
 

@@ -17,6 +17,9 @@ START = "start"
 MAX_TOUCHES = 20_000
 """How often code may use its handles between two crossings: a loop that waits for others without waiting is a bug."""
 
+MAX_NAPS = 15
+"""How often code may call `time.sleep` in one life: three such workers stay below the laps of a run."""
+
 MAX_CLINGING = 100
 """How often a dead worker's code is told that it is dead. Code that will not hear of it is left where it stands."""
 
@@ -86,7 +89,7 @@ def sleep_here(seconds: float) -> bool:
     """Let time pass on the run's clock where a worker's code is what asks; tells whether it was."""
     here = getcurrent()
     if isinstance(here, _LifeGreenlet) and here.life.alive:
-        here.life.sleep(seconds)
+        here.life.nap(seconds)
         return True
     return False
 
@@ -111,7 +114,7 @@ class Life:
         self.hub = hub
         self.started_at = hub.clock.now()
         self._program = program
-        self._touches = 0
+        self._touches = self._naps = 0
         self._greenlet = _LifeGreenlet(self._live, hub.greenlet)
         self._greenlet.life = self
 
@@ -197,6 +200,13 @@ class Life:
         self.check_alive()
         self.status, self.wakes_at = Status.SLEEPING, self.hub.clock.now() + max(0.0, seconds)
         self.hand_over()
+
+    def nap(self, seconds: float) -> None:
+        """Sleep as a program does that looks again and again; a run ends before one that waits for ever."""
+        self._naps += 1
+        if self._naps > MAX_NAPS:
+            self.hub.abort(self, RunTooLong(f"{self.name} sleeps and looks again, more than {MAX_NAPS} times"))
+        self.sleep(seconds)
 
     def block(self, until: float) -> bool:
         """Wait until another worker has moved, or until a time; tells whether the time came first."""

@@ -167,3 +167,7 @@ def a_query_for_every_remote(task_id, store, remotes):
         return True
 
     recover_with(settle, task_id, store, remotes)
+
+
+for number in ("10.1a", "10.1b", "10.1c"):
+    wrong(number, "The law that broke, asks_only_when_it_must:", "the remote was not asked before")(by("ask_person"))

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
+from typing import Any
 
 from labkit.agent import REMOTES, plan
+from labkit.course.asking import ASKING_LAWS, listening
 from labkit.course.catching import Catch
 from labkit.course.exercises import Exercise
 from labkit.course.lessons.reconcile import HINTS
@@ -13,6 +15,8 @@ from labkit.course.searching import Answer, Search, Setting
 from labkit.explore.scenario import Scenario
 from labkit.explore.world import ALL_SURPRISES, TaskScenario
 from labkit.remote import Capabilities
+from labkit.store import TaskStore
+from labkit.wire import Remote
 
 STEPS: Mapping[str, tuple[int, str]] = {
     "10.1a": (1, "payments alone"),
@@ -25,7 +29,11 @@ def carrying(steps: int, workers: int, allowed: frozenset[str], answer: Answer) 
     """Workers carry the first `steps` operations of the task, each new one by the same function."""
     operations = tuple(plan()[:steps])
     remotes: dict[str, Capabilities] = {one.remote: REMOTES[one.remote] for one in operations}
-    return TaskScenario(answer, operations, remotes, workers, allowed)
+
+    def carries(task_id: str, store: TaskStore, wires: Mapping[str, Remote]) -> Any:
+        return answer(task_id, *listening(store, wires))
+
+    return TaskScenario(carries, operations, remotes, workers, allowed, laws=ASKING_LAWS)
 
 
 def _search(steps: int) -> Search:

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
 
+from labkit.course.asking import ASKING_LAWS, listening
 from labkit.course.exercises import Exercise
 from labkit.course.searching import Answer, Search, Setting
-from labkit.exchange import Standing
-from labkit.explore.laws import LAWS, Law, Record
 from labkit.explore.scenario import Scenario
 from labkit.explore.world import ALL_SURPRISES, TaskScenario
 from labkit.remote import Capabilities
@@ -19,59 +17,14 @@ from labkit.wire import Remote
 QUERY, NEITHER = Capabilities(status_query=True), Capabilities()
 
 
-class NeedlessQuestion(Exception):
-    """A person was asked although the remote could have told."""
-
-
-class _AsksFirst:
-    """A store that lets a person be asked only where the remote was asked first and could not tell."""
-
-    def __init__(self, store: TaskStore, standings: Mapping[str, bool]) -> None:
-        self._store, self._standings = store, standings
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._store, name)
-
-    def ask(self, lease: Any, *args: Any, **kwargs: Any) -> Any:
-        """Ask a person, as `TaskStore.ask` does."""
-        doubt = self._store.get(lease.task_id).in_doubt
-        if doubt is not None and doubt.id not in self._standings:
-            raise NeedlessQuestion(f"a person was asked about {doubt.id}, and the remote was not asked before")
-        if doubt is not None and self._standings[doubt.id]:
-            raise NeedlessQuestion(f"a person was asked about {doubt.id}, which the remote says it has applied")
-        return self._store.ask(lease, *args, **kwargs)
-
-
-class _Overheard(Remote):
-    """A wire whose queries are remembered."""
-
-    def __init__(self, remote: Remote, standings: dict[str, bool]) -> None:
-        vars(self).update(vars(remote))
-        self._standings = standings
-
-    def query(self, operation_id: str, token: int | None = None) -> Standing:
-        """Ask the remote, as `Remote.query` does."""
-        self._standings.setdefault(operation_id, False)  # asked, and perhaps without an answer
-        standing = super().query(operation_id, token)
-        self._standings[operation_id] = standing.found
-        return standing
-
-
-def asks_only_when_it_must(record: Record) -> str:
-    """A person is asked only where the remote was asked first and could not tell."""
-    return next((str(error) for _, error in record.errors if isinstance(error, NeedlessQuestion)), "")
-
-
 def recovering(can: Capabilities, workers: int, allowed: frozenset[str], answer: Answer) -> Scenario:
     """Workers carry one refund as far as it can go, each new one by the same function."""
 
     def recovers(task_id: str, store: TaskStore, remotes: Mapping[str, Remote]) -> None:
-        standings: dict[str, bool] = {}
-        asking: Any = _AsksFirst(store, standings) if can.status_query else store
-        answer(task_id, asking, _Overheard(remotes["payments"], standings))
+        asking, overheard = listening(store, remotes)
+        answer(task_id, asking, overheard["payments"])
 
-    laws: dict[str, Law] = {asks_only_when_it_must.__name__: asks_only_when_it_must, **LAWS}
-    return TaskScenario(recovers, remotes={"payments": can}, workers=workers, allowed=allowed, laws=laws)
+    return TaskScenario(recovers, remotes={"payments": can}, workers=workers, allowed=allowed, laws=ASKING_LAWS)
 
 
 def one_worker_at_a_time(can: Capabilities) -> Callable[[Answer], Scenario]:

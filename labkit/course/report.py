@@ -7,6 +7,7 @@ import secrets
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +55,10 @@ class Report:
         return f"{text}\n{self.trouble}" if self.trouble else text
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
-        return {"text/plain": str(self)}
+        if not self.attempted:  # a stored notebook shows an untouched course, and no path of a machine
+            return {"text/plain": str(self)}
+        told, path = escape(str(self)), escape(str(self.html.resolve()))
+        return {"text/plain": str(self), "text/html": f"<p>{told}</p><p>Open in a browser: <code>{path}</code></p>"}
 
 
 def report(folder: str | Path | None = None) -> Report:

@@ -17,6 +17,7 @@ from weakref import WeakKeyDictionary
 import cloudpickle
 from greenlet import getcurrent, greenlet
 
+from labkit.course.endings import Errors, ending
 from labkit.course.story import Step, story_of
 from labkit.course.submission import NotAttempted, Submission, Unfit, shortened
 from labkit.course.trials import Trial
@@ -27,6 +28,7 @@ from labkit.explore.lives import sleep_here
 from labkit.explore.scenario import Played, Scenario
 from labkit.explore.search import explore
 from labkit.explore.sqlworld import SqlWorld
+from labkit.explore.world import TaskWorld
 from labkit.runs import Moment, Run, database_view
 
 SEARCH_SECONDS = 60.0
@@ -125,7 +127,7 @@ def hunt(settings: Sequence[Setting], answer: Answer) -> list[dict[str, Any]]:
         shown = explore(scenario, setting.surprises, max_seconds=SEARCH_SECONDS)
         if reached and not shown.passed:
             raise NotAttempted
-        failure = None if shown.failure is None else _failure(scenario, shown.failure.schedule)
+        failure = None if shown.failure is None else _failure(scenario, shown.failure.schedule, answer)
         trouble = "" if shown.passed or failure else f"{shown.summary}."
         if "not the same on every run" in trouble or (shown.failure is not None and failure is None):
             trouble = NOT_THE_SAME
@@ -174,10 +176,10 @@ def _of_each_life(answer: Answer, parcel: bytes, reached: list[bool]) -> Answer:
     return own
 
 
-def _failure(scenario: Scenario, schedule: Schedule) -> dict[str, Any] | None:
+def _failure(scenario: Scenario, schedule: Schedule, answer: Answer) -> dict[str, Any] | None:
     """Play the smallest failing schedule once more and keep what there was to see; None where it fails no more."""
     try:
-        played, steps = _watched(scenario, schedule)
+        played, steps, errors = _watched(scenario, schedule)
     except ScheduleMismatch:
         return None
     if not played.law:
@@ -186,7 +188,7 @@ def _failure(scenario: Scenario, schedule: Schedule) -> dict[str, Any] | None:
     return {
         "law": played.law,
         "states": "Every run ends." if law is None else _sentence(law),
-        "how": f"{shortened(played.how).removesuffix('.')}.",
+        "how": f"{shortened(played.how).removesuffix('.')}.{ending(played, errors, answer)}",
         "surprises": [one.choice.replace("_", " ") for one in schedule],
         "steps": [vars(step) for step in steps],
         "capsule": capsule_of(scenario, played).to_json(),
@@ -198,7 +200,7 @@ def as_steps(scenario: Scenario, schedule: Schedule) -> list[Step]:
     return _watched(scenario, schedule)[1]
 
 
-def _watched(scenario: Scenario, schedule: Schedule) -> tuple[Played, list[Step]]:
+def _watched(scenario: Scenario, schedule: Schedule) -> tuple[Played, list[Step], Errors]:
     with closing(scenario.open()) as world:
         played, seen = world.watch(schedule, "")
         moments = seen.moments if isinstance(seen, Run) else seen
@@ -208,7 +210,8 @@ def _watched(scenario: Scenario, schedule: Schedule) -> tuple[Played, list[Step]
         elif isinstance(world, SqlWorld):
             database, ledger = world.last_look()
             steps.append(Step("", "the end", "", database, dict(ledger)))
-        return played, steps
+        errors = world.record().errors if isinstance(world, TaskWorld | SqlWorld) else ()
+        return played, steps, tuple(errors.items() if isinstance(errors, Mapping) else errors)
 
 
 def _step(moment: Moment) -> Step:

@@ -97,7 +97,8 @@ def _shown(steps: Sequence[Step], kept: int) -> set[int]:
     others = [number for number in range(len(steps)) if number not in near]
     spare = max(2, kept - len(near))
     last = spare // 3 or 1
-    return {*near, *others[: spare - last], *others[-last:]}
+    shown = {*near, *others[: spare - last], *others[-last:]}
+    return {number for number in range(len(steps)) if number in shown or {number - 1, number + 1} <= shown}
 
 
 def _telling(steps: Sequence[Step]) -> list[int]:

@@ -41,6 +41,12 @@ class Case:
     law: str
     wait: float = 0.0
 
+    @property
+    def situation(self) -> str:
+        """The case in words."""
+        attempts = "1 attempt" if self.attempts == 1 else f"{self.attempts} attempts"
+        return f"{self.error} with {attempts}, {self.age:g} s after the first"
+
 
 ERRORS: dict[str, Callable[[], RemoteError]] = {
     "NotSent": lambda: NotSent(REMOTE, OPERATION, "the connection was refused"),
@@ -64,7 +70,7 @@ MOVE_HINTS = {
     "hopeless_is_not_repeated": "Look at error.category of a Refused: permission and invalid stay as they are.",
     "within_budget": "Count attempts that were made, and compare the time of the next one with the first.",
     "not_given_up_too_early": "NotSent, and Refused with the category transient, may go well next time.",
-    "waits": "error.retry_after_seconds, where there is one, is the least.",
+    "waits": "A Refused has retry_after_seconds, or None there: that is the least. The other errors have no such wish.",
     "decides_alike": "Nothing but the four arguments may count; jitter moves `at`, never `kind`.",
 }
 _UNKNOWN, _HOPELESS, _BUDGET, _EARLY, _WAITS = list(MOVE_LAWS)[:5]
@@ -95,7 +101,7 @@ def told_moves(answer: Callable[..., Any]) -> list[tuple[str, float | None]]:
     """
     told: list[tuple[str, float | None]] = []
     for case in CASES:
-        asked = f"After {case.error} with {case.attempts} attempts, {case.age:g} s after the first, it"
+        asked = f"After {case.situation}, it"
         move = told_by(partial(answer, ERRORS[case.error](), case.attempts, FIRST, FIRST + case.age), asked)
         kinds = [str(kind) for kind in Then]
         if not isinstance(move, Move) or str(move.kind) not in kinds:
@@ -115,13 +121,14 @@ def try_moves(submission: Submission) -> Trial:
     for number, (case, one, other) in enumerate(zip(CASES, told, again, strict=True), start=1):
         wrong = _wrong_move(case, one, other)
         facts = (case.error, str(case.attempts), f"{case.age:g} s")
-        rows.append((*facts, _move(one[0], one[1], case), f"{case.kind}  <- WRONG" if wrong else '"'))
+        move = _move(one[0], one[1], case)
+        rows.append((*facts, f"{move}  <- WRONG", _right(case)) if wrong else (*facts, move, '"'))
         if wrong is not None:
             law, how = wrong
             return Trial(
                 False,
                 number,
-                run=f"after {case.error} with {case.attempts} attempts, {case.age:g} s after the first",
+                run=f"after {case.situation}",
                 story=TextTable(("error", "attempts", "first was", "your move", "right"), tuple(rows), width=WIDTH),
                 law=law,
                 broke=f"{MOVE_LAWS[law]} {how}",
@@ -133,6 +140,10 @@ def try_moves(submission: Submission) -> Trial:
 
 def _move(kind: str, at: float | None, case: Case) -> str:
     return kind if at is None else f"{kind} in {at - FIRST - case.age:.0f} s"
+
+
+def _right(case: Case) -> str:
+    return f"{case.kind} in {case.wait:g} s or later" if case.wait else str(case.kind)
 
 
 def _wrong_move(case: Case, told: tuple[str, float | None], again: tuple[str, float | None]) -> tuple[str, str] | None:

@@ -1,0 +1,73 @@
+"""How workers ended, beside the law that broke."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from labkit import State
+from labkit.course import check
+from labkit.course.endings import ending
+from labkit.errors import NotSent, StaleToken
+from labkit.explore.scenario import Played
+
+REFUSED = StaleToken("intend", "task-1", "token 1", "token 2")
+UNSENT = NotSent("payments", "task-1/refund", "the connection was refused")
+
+
+def played(law: str, how: str = "the task is left running") -> Played:
+    return Played((), (), "stuck", law, how, {})
+
+
+def mine() -> None:
+    raise KeyError("refund")
+
+
+def raised(program: Callable[[], None]) -> BaseException:
+    try:
+        program()
+    except KeyError as error:
+        return error
+    raise AssertionError("it was to raise")
+
+
+LINE = mine.__code__.co_firstlineno + 1
+
+
+def test_an_error_of_the_students_own_is_told_with_its_line_whatever_law_broke() -> None:
+    errors = (("worker-1", REFUSED), ("worker-2", raised(mine)), ("worker-3", raised(mine)))
+    told = f" worker-2 ended with KeyError, in line {LINE} of your cell: 'refund'."
+    assert ending(played("settled_in_the_end"), errors, mine) == told
+    assert ending(played("no_second_effect"), errors, mine) == told
+
+
+def test_a_refused_change_is_told_only_where_a_task_was_left_lying() -> None:
+    errors = (("worker-1", UNSENT), ("worker-2", REFUSED))
+    assert ending(played("settled_in_the_end"), errors, mine).startswith(" worker-2 ended with StaleToken: ")
+    assert ending(played("no_second_effect"), errors, mine) == ""
+    assert ending(played("settled_in_the_end"), (), mine) == ""
+
+
+def test_the_law_that_names_the_error_is_told_the_line_of_that_worker_alone() -> None:
+    errors = (("worker-1", REFUSED), ("worker-10", KeyError("elsewhere")), ("worker-2", raised(mine)))
+    assert ending(played("no_worker_breaks", "worker-2 ended with KeyError: 'refund'"), errors, mine) == (
+        f" It happened in line {LINE} of your cell."
+    )
+    assert ending(played("no_worker_breaks", "worker-10 ended with KeyError"), errors, mine) == ""
+
+
+def receipt_for_a_reference(task_id: str, store: Any, remotes: Any) -> None:
+    task = store.get(task_id)
+    lease = store.claim(task, "me") if task.state is State.QUEUED else store.take_over(task, "me")
+    operation = task.next_operation
+    lease, attempt = store.intend(lease, operation.id)
+    receipt = remotes[operation.remote].send(operation.id, operation.request, attempt.request_id, operation.id)
+    store.checkpoint(lease, operation.id, receipt)
+
+
+def test_a_check_says_why_a_task_was_left_lying(tmp_path: Any, monkeypatch: Any) -> None:
+    monkeypatch.setenv("LABKIT_HOME", str(tmp_path))
+    line = receipt_for_a_reference.__code__.co_firstlineno + 6
+    assert f"ended with InvalidInput, in line {line} of your cell" in " ".join(
+        str(check("9.2", receipt_for_a_reference)).split()
+    )

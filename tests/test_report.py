@@ -145,6 +145,7 @@ def test_a_half_finished_course_is_told_as_far_as_it_goes(home: Path, tmp_path: 
     begin()
     written = report(tmp_path / "a new folder" / "within")
     assert str(written).startswith(f"a report of 2 of {len(EXERCISES)} exercises, 1 passed: ")
+    assert str(written.html.resolve()) in written._repr_mimebundle_()["text/html"]
     text = markdown(written)
     assert "- **0.1** one refund, whatever happens: ✔ passed\n    - 3 refunds, run without a crash" in text
     assert "- **2.1** claim a task: ✘ not passed\n    - one\\_says\\_yes: " in text

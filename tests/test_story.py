@@ -58,6 +58,12 @@ def test_what_is_cut_of_a_long_run_is_nearer_to_its_end():
     assert cut > len(shown) / 2
 
 
+def test_a_single_step_is_never_left_out_for_a_line_that_says_so():
+    for gap in (2, 3):
+        shown = [row[1] for row in story_of(steps(200, *range(90, 90 + 4 * gap, gap))).rows]
+        assert "... 1 more ..." not in shown, gap
+
+
 def test_workers_that_start_in_vain_are_told_as_one():
     starts = [Step(f"worker-{n}", f"start worker-{n}", "nothing yet", "running v2", {}) for n in range(1, 9)]
     table = story_of([*starts, Step("", "the end", "", "running v2", {})])

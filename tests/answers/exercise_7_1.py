@@ -66,7 +66,7 @@ def budget_before_anything_else(error, attempts, first_attempt_at, now):
     return branch_by_branch(error, attempts, first_attempt_at, now)
 
 
-@wrong("7.1", "The law that broke, hopeless_is_not_repeated:", "permission with 1 attempts")
+@wrong("7.1", "The law that broke, hopeless_is_not_repeated:", "permission with 1 attempt,")
 def forbidden_for_ever(error, attempts, first_attempt_at, now):
     if isinstance(error, OutcomeUnknown):
         return Move(Then.RECONCILE)
@@ -106,7 +106,9 @@ def at_once(error, attempts, first_attempt_at, now):
     return Move(move.kind, now)
 
 
-@wrong("7.1", "The law that broke, waits:", "at least 120 s is right")
+@wrong(
+    "7.1", "The law that broke, waits:", "retry in 2 s  <- WRONG", "retry in 120 s or later", "at least 120 s is right"
+)
 def deaf_to_the_remote(error, attempts, first_attempt_at, now):
     move = branch_by_branch(error, attempts, first_attempt_at, now)
     return Move(move.kind, None if move.at is None else now + 2**attempts)
@@ -117,7 +119,7 @@ def one_try_is_enough(error, attempts, first_attempt_at, now):
     return Move(Then.RECONCILE if isinstance(error, OutcomeUnknown) else Then.FAIL)
 
 
-@wrong("7.1", "The law that broke, not_given_up_too_early:", "Refused, transient with 1 attempts")
+@wrong("7.1", "The law that broke, not_given_up_too_early:", "Refused, transient with 1 attempt,")
 def a_refusal_is_final(error, attempts, first_attempt_at, now):
     if isinstance(error, Refused):
         return Move(Then.FAIL)

@@ -5,21 +5,14 @@ The text twin says the same in two letters a cell, and needs no matplotlib.
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from labkit.explore.matrix import Cell, PauseCell, TwoCrashes
 from labkit.policies import POLICIES
 from labkit.runs import Verdict
-from labkit.show.style import (
-    PIXELS_PER_INCH,
-    SHARPNESS,
-    figure_style,
-    mimebundle,
-    slim,
-)
+from labkit.show.picture import Picture
 from labkit.show.tables import wrapped
 
 if TYPE_CHECKING:
@@ -42,7 +35,7 @@ CROSSINGS = ("none", "start", "claim", "say", "intend", "send", "lose_track", "q
 
 
 @dataclass(frozen=True)
-class Heatmap:
+class Heatmap(Picture):
     """Verdicts in a grid: rows, and columns in groups.
 
     Args:
@@ -98,25 +91,11 @@ class Heatmap:
         shape = f"{len(self.rows)} rows, {len(self.groups)} remotes, {len(self.columns)} policies"
         return f"Heatmap: {self.title}. {shape}. Verdicts: {counts}."
 
-    def __str__(self) -> str:
-        return self.text
-
     def figure(self) -> Figure:
         """Draw the picture on a figure of its own; no pyplot state is touched."""
         from labkit.show.heatmap_figure import draw_heatmap
 
         return draw_heatmap(self)
-
-    def png(self) -> bytes:
-        """The picture at twice its natural size in CSS pixels."""
-        written = io.BytesIO()
-        with figure_style(self.dark):
-            self.figure().savefig(written, format="png", dpi=PIXELS_PER_INCH * SHARPNESS)
-        return slim(written.getvalue())
-
-    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
-        png = self.png()
-        return mimebundle(self.text, png, self.alt, int.from_bytes(png[16:20]) // SHARPNESS)
 
     def _code(self, *place: str) -> str:
         row, group, column = place

@@ -6,13 +6,12 @@ matplotlib.
 
 from __future__ import annotations
 
-import io
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from labkit.records import Task
 from labkit.runs import Moment, Run, database_view
-from labkit.show.style import PIXELS_PER_INCH, SHARPNESS, figure_style, mimebundle, slim
+from labkit.show.picture import Picture
 from labkit.show.tables import TextTable
 from labkit.states import ENDED_STATES, State
 
@@ -56,7 +55,7 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Timeline:
+class Timeline(Picture):
     """A run to look at: `figure()` draws it, `text` is its twin, `alt` a sentence for who cannot see it."""
 
     run: Run
@@ -77,26 +76,11 @@ class Timeline:
         moments = f"{len(self.run.moments)} moments in three views"
         return f"Timeline: {self.run.title}. {moments}.{seen} Verdict: {self.run.verdict}."
 
-    def __str__(self) -> str:
-        return self.text
-
     def figure(self) -> Figure:
         """Draw the picture on a figure of its own; no pyplot state is touched."""
         from labkit.show.timeline_figure import draw_run
 
         return draw_run(self.run, self.dark)
-
-    def png(self) -> bytes:
-        """The picture at twice its natural size in CSS pixels."""
-        written = io.BytesIO()
-        with figure_style(self.dark):
-            dots = PIXELS_PER_INCH * SHARPNESS
-            self.figure().savefig(written, format="png", dpi=dots)
-        return slim(written.getvalue())
-
-    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
-        png = self.png()
-        return mimebundle(self.text, png, self.alt, int.from_bytes(png[16:20]) // SHARPNESS)
 
 
 def timeline(run: Run, dark: bool = False) -> Timeline:

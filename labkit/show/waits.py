@@ -5,13 +5,12 @@ The text twin says when every attempt begins, and needs no matplotlib.
 
 from __future__ import annotations
 
-import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from labkit.show.style import PIXELS_PER_INCH, SHARPNESS, figure_style, mimebundle, slim
+from labkit.show.picture import Picture
 from labkit.show.tables import TextTable
 
 if TYPE_CHECKING:
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Waits:
+class Waits(Picture):
     """When attempts begin.
 
     Args:
@@ -52,25 +51,11 @@ class Waits:
         end = "" if self.until is None else f" The budget of time ends at {self.until:g}."
         return f"Attempts on a line of time, in seconds: {self.title}. {said}.{end}"
 
-    def __str__(self) -> str:
-        return self.text
-
     def figure(self) -> Figure:
         """Draw the picture on a figure of its own; no pyplot state is touched."""
         from labkit.show.waits_figure import draw_waits
 
         return draw_waits(self)
-
-    def png(self) -> bytes:
-        """The picture at twice its natural size in CSS pixels."""
-        written = io.BytesIO()
-        with figure_style(self.dark):
-            self.figure().savefig(written, format="png", dpi=PIXELS_PER_INCH * SHARPNESS)
-        return slim(written.getvalue())
-
-    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
-        png = self.png()
-        return mimebundle(self.text, png, self.alt, int.from_bytes(png[16:20]) // SHARPNESS)
 
 
 def _seconds(times: Sequence[float]) -> str:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from conftest import Lab, open_and_run, outputs, run_cell
 from playwright.sync_api import Page, expect
+
+from conftest import Lab, open_and_run, outputs, run_cell
 
 PLAYS = [
     ("04_crash.ipynb", "crash_panel()", {"policy": "same_key"}, "crash and recover", "exactly once"),

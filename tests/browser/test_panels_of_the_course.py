@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from conftest import Lab, open_and_run, outputs, run_cell
 from playwright.sync_api import Locator, Page, expect
+
+from conftest import Lab, open_and_run, outputs, run_cell
 
 
 def run_and_press(page: Page, lab: Lab, notebook: str, panel: str, labels: list[str]) -> Locator:

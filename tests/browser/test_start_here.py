@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 
-from conftest import Lab, open_and_run, outputs, run_cell
 from playwright.sync_api import Page, expect
+
+from conftest import Lab, open_and_run, outputs, run_cell
 
 PANEL = "first_crash_panel()"
 REPLAY, SAME_KEY = "crash and replay", "crash and resume with the same key"

@@ -961,7 +961,7 @@ INTERRUPT = "an interrupt in the middle of a call"
 @fault(INTERRUPT)
 @pytest.mark.parametrize("name", interrupting.STEPS)
 def test_an_interrupt_leaves_all_or_nothing_and_the_store_goes_on(name: str) -> None:
-    seen = interrupting.interrupt_everywhere(name, stride=101)
+    seen = interrupting.interrupt_everywhere(name, stride=13)  # Python 3.13 tells of far fewer bytecodes
     assert seen["interrupts"] >= 2
     assert seen["locked until the next call"] == 0
 

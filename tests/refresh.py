@@ -14,6 +14,7 @@ from pathlib import Path
 
 import nbformat
 from nbclient import NotebookClient
+from nbclient.exceptions import DeadKernelError
 
 NOTEBOOKS = Path(__file__).resolve().parent.parent / "notebooks"
 WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
@@ -23,13 +24,22 @@ CELL_SECONDS = 180
 
 def refreshed(notebook: nbformat.NotebookNode, folder: Path) -> nbformat.NotebookNode:
     """Execute a notebook in `folder`, with an empty journal, and return it with fresh outputs, ready to be stored."""
+    with tempfile.TemporaryDirectory(prefix="recovery-lab-", ignore_cleanup_errors=True) as home:
+        environ = os.environ | {"LABKIT_HOME": home}
+        try:
+            _execute(notebook, folder, environ)
+        except DeadKernelError:  # in the middle of a cell
+            raise
+        except RuntimeError:  # before the first cell: another program took a port that was chosen for the kernel
+            _execute(notebook, folder, environ)
+    return cleaned(notebook)
+
+
+def _execute(notebook: nbformat.NotebookNode, folder: Path, environ: dict[str, str]) -> None:
     client = NotebookClient(
         notebook, timeout=CELL_SECONDS, kernel_name="python3", resources={"metadata": {"path": str(folder)}}
     )
-    with tempfile.TemporaryDirectory(prefix="recovery-lab-", ignore_cleanup_errors=True) as home:
-        environ = os.environ | {"LABKIT_HOME": home}
-        asyncio.run(client.async_execute(env=environ))  # client.execute() would leave its event loop open
-    return cleaned(notebook)
+    asyncio.run(client.async_execute(env=environ))  # client.execute() would leave its event loop open
 
 
 def cleaned(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:

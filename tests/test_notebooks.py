@@ -303,11 +303,12 @@ def solved(notebook: Notebook) -> Notebook:
 def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[Path, Notebook]:
     """Every notebook with right answers, executed in a folder of its own."""
 
-    def run(path: Path) -> Notebook:
-        return refresh.refreshed(solved(nbformat.read(path, as_version=4)), tmp_path_factory.mktemp("elsewhère"))
+    def run(path: Path, folder: Path) -> Notebook:
+        return refresh.refreshed(solved(nbformat.read(path, as_version=4)), folder)
 
+    folders = [tmp_path_factory.mktemp("elsewhère") for _ in LESSONS]  # here: pytest makes no folders on two threads
     with ThreadPoolExecutor(2) as pool:
-        return dict(zip(LESSONS, pool.map(run, LESSONS), strict=True))
+        return dict(zip(LESSONS, pool.map(run, LESSONS, folders), strict=True))
 
 
 @pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)

@@ -1,11 +1,15 @@
 """`make refresh`: a notebook's outputs are rewritten, the same ones on every run."""
 
 import json
+import socket
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import nbformat
+import nbval.kernel
 import pytest
 import refresh
+from jupyter_client.connect import LocalPortCache
 from nbclient.exceptions import CellExecutionError
 
 from labkit.course.journal import entries, note
@@ -17,6 +21,8 @@ CELLS = (
     "open('beside.txt').read()",
     "print('three')\nprint('four', file=sys.stderr)\nprint('five')",
 )
+
+PORTS_OF_A_KERNEL = 5
 
 
 def written(path: Path, *sources: str) -> Path:
@@ -75,6 +81,56 @@ def test_what_the_journal_holds_is_not_seen_and_stays_as_it_is(tmp_path: Path, m
     refresh.main([str(path)])
     assert nbformat.read(path, as_version=4).cells[1].outputs[0].text == "0 True\n"
     assert [entry.data["answer"] for entry in entries()] == ["mine"]
+
+
+@pytest.fixture
+def taken(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[int], list[int]]]:
+    """Choose ports for the first kernels that another program has; the list grows by five ports a start."""
+    choose, chosen = LocalPortCache.find_available_port, list[int]()
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def first(failing: int) -> list[int]:
+            def find(cache: LocalPortCache, ip: str) -> int:
+                taken = len(chosen) < PORTS_OF_A_KERNEL * failing
+                chosen.append(server.getsockname()[1] if taken else choose(cache, ip))
+                return chosen[-1]
+
+            monkeypatch.setattr(LocalPortCache, "find_available_port", find)
+            return chosen
+
+        yield first
+
+
+def test_a_kernel_whose_port_is_taken_is_started_once_more(tmp_path: Path, taken: Callable[[int], list[int]]):
+    chosen = taken(1)
+    path = written(tmp_path / "one.ipynb", "print('there')")
+    refresh.main([str(path)])
+    assert nbformat.read(path, as_version=4).cells[1].outputs[0].text == "there\n"
+    assert len(chosen) == 2 * PORTS_OF_A_KERNEL
+
+
+def test_a_kernel_that_never_starts_is_an_error_and_the_notebook_stays(
+    tmp_path: Path, taken: Callable[[int], list[int]]
+):
+    chosen = taken(9)
+    path = written(tmp_path / "one.ipynb", "print('there')")
+    before = path.read_bytes()
+    with pytest.raises(RuntimeError, match="Kernel died before replying"):
+        refresh.main([str(path)])
+    assert path.read_bytes() == before
+    assert len(chosen) == 2 * PORTS_OF_A_KERNEL
+
+
+@pytest.mark.parametrize(("failing", "tried"), [(0, 1), (1, 2)])
+def test_under_nbval_too_a_kernel_whose_port_is_taken_is_started_once_more(
+    failing: int, tried: int, taken: Callable[[int], list[int]]
+):
+    chosen = taken(failing)
+    manager, client = nbval.kernel.start_new_kernel(kernel_name=nbval.kernel.CURRENT_ENV_KERNEL_NAME)
+    client.stop_channels()
+    manager.shutdown_kernel(now=True)
+    assert len(chosen) == tried * PORTS_OF_A_KERNEL
 
 
 def test_only_neighbouring_prints_to_the_same_stream_are_joined():

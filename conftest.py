@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import signal
 import tempfile
 from collections.abc import Callable
 from typing import Any
@@ -15,6 +16,8 @@ def pytest_configure(config: pytest.Config) -> None:
     folder = tempfile.mkdtemp(prefix="recovery-lab-home-")
     os.environ["LABKIT_HOME"] = folder
     config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as for a job in the background; tests interrupt themselves
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     nbval.kernel.start_new_kernel = started_twice_if_need_be(nbval.kernel.start_new_kernel)
 
 

@@ -366,10 +366,13 @@ def test_ctrl_c_reaches_the_whole_group_and_only_the_parent_heeds_it(tmp_path: P
     environ = os.environ | {"TMPDIR": str(place)}
     pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     with subprocess.Popen([sys.executable, script], env=environ, start_new_session=True, **pipes) as parent:
-        assert json.loads(parent.stdout.readline() or '""').startswith("worker-1 falls asleep")
-        below = psutil.Process(parent.pid).children(recursive=True)
-        os.killpg(parent.pid, signal.SIGINT)
-        _, said = parent.communicate(timeout=PATIENCE)
+        try:
+            assert json.loads(parent.stdout.readline() or '""').startswith("worker-1 falls asleep")
+            below = psutil.Process(parent.pid).children(recursive=True)
+            os.killpg(parent.pid, signal.SIGINT)
+            _, said = parent.communicate(timeout=PATIENCE)
+        finally:
+            parent.kill()
     assert parent.returncode == -signal.SIGINT
     assert said.decode().count("Traceback") == 1
     _, alive = psutil.wait_procs(below, timeout=PATIENCE)

@@ -4,7 +4,6 @@ import _thread
 import json
 import os
 import secrets
-import signal
 import subprocess
 import sys
 import threading
@@ -459,13 +458,11 @@ def test_a_process_that_an_answer_has_started_ends_with_the_check(tmp_path: Path
 
 
 def test_an_interrupted_check_leaves_nothing(place: Path):
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background ignores it
     timer = threading.Timer(0.5, _thread.interrupt_main)  # as the stop button of a notebook does
     timer.start()
     with pytest.raises(KeyboardInterrupt):
         check("0.1", loop)
     timer.join()
-    signal.signal(signal.SIGINT, before)
     assert strays() == []
     assert list(place.iterdir()) == []
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, TypeVar
@@ -201,6 +201,7 @@ class Message:
 MAX_LEVELS = 100
 """Of nesting in stored JSON: what was written at the bottom of a short stack must be readable on a long one."""
 _encode = json.JSONEncoder(sort_keys=True, allow_nan=False, ensure_ascii=False).encode
+_decode = json.JSONDecoder().decode
 
 
 def to_json(value: object) -> str:
@@ -256,32 +257,23 @@ def known(kind: type[E], value: str) -> E:
 
 def task_from_row(row: Sequence[Any], operations: tuple[Operation, ...] = ()) -> Task:
     """Build a `Task` from a row of `tasks`, rejecting a state or direction that does not exist."""
-    values = _replaced(row, {2: lambda state: known(State, state), 4: lambda way: known(Direction, way), 17: bool})
-    return Task(*values, *[operations])
+    task_id, kind, state, version, direction, *more, cancel_requested, created_at = row
+    head = (task_id, kind, known(State, state), version, known(Direction, direction))
+    values = (*head, *more, bool(cancel_requested), created_at, operations)
+    return Task(*values)
 
 
 def operation_from_row(row: Sequence[Any], attempts: tuple[Attempt, ...]) -> Operation:
     """Build an `Operation` from a row of `operations` and its attempts."""
-    operation_id, _, *rest = row
-    doors: dict[int, Callable[[Any], Any]] = {
-        3: lambda way: known(Direction, way),
-        5: json.loads,
-        6: _json_or_none,
-        7: bool,
-        9: lambda status: known(Status, status),
-    }
-    values = _replaced([operation_id, *rest], doors)
-    return Operation(*values, *[attempts])
+    operation_id, _, name, position, direction, remote, request, undo_request, needs_approval, by, status, *result = row
+    undo = None if undo_request is None else _decode(undo_request)
+    head = (operation_id, name, position, known(Direction, direction), remote, _decode(request), undo)
+    values = (*head, bool(needs_approval), by, known(Status, status), *result, attempts)
+    return Operation(*values)
 
 
 def attempt_from_row(row: Sequence[Any]) -> Attempt:
     """Build an `Attempt` from `n, request_id, token, sent_at, outcome`."""
-    return Attempt(*_replaced(row, {4: lambda outcome: None if outcome is None else known(Outcome, outcome)}))
-
-
-def _replaced(row: Sequence[Any], doors: Mapping[int, Callable[[Any], Any]]) -> list[Any]:
-    return [doors[place](value) if place in doors else value for place, value in enumerate(row)]
-
-
-def _json_or_none(text: str | None) -> Json | None:
-    return None if text is None else json.loads(text)
+    *sending, outcome = row
+    values = (*sending, None if outcome is None else known(Outcome, outcome))
+    return Attempt(*values)

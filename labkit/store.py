@@ -20,6 +20,7 @@ from labkit.deciding import DecidingChanges
 from labkit.errors import InvalidInput, TaskExists, UnknownTask
 from labkit.holding import HoldingChanges
 from labkit.records import (
+    Attempt,
     Entry,
     Json,
     Message,
@@ -41,7 +42,10 @@ from labkit.states import State
 
 SCHEMA = Schema("schema.sql", application_id=0x4C41424B, version=1)
 _OPERATIONS = "SELECT * FROM operations WHERE task_id = ? ORDER BY direction, position"
-_ATTEMPTS = "SELECT n, request_id, token, sent_at, outcome FROM attempts WHERE operation_id = ? ORDER BY n"
+_ATTEMPTS = (
+    "SELECT operation_id, n, request_id, token, sent_at, outcome FROM operations JOIN attempts USING (operation_id) "
+    "WHERE task_id = ? ORDER BY direction, position, n"
+)
 
 
 class TaskStore(HoldingChanges, DecidingChanges):
@@ -232,10 +236,11 @@ _PLAN = "operation_id, task_id, name, position, remote, request, undo_request, n
 
 
 def _operations(db: sqlite3.Connection, task_id: str) -> tuple[Operation, ...]:
-    return tuple(
-        operation_from_row(row, tuple(map(attempt_from_row, db.execute(_ATTEMPTS, (row[0],)).fetchall())))
-        for row in db.execute(_OPERATIONS, (task_id,)).fetchall()
-    )
+    attempts: dict[str, list[Attempt]] = {}
+    for operation_id, *sending in db.execute(_ATTEMPTS, (task_id,)).fetchall():
+        attempts.setdefault(operation_id, []).append(attempt_from_row(sending))
+    rows = db.execute(_OPERATIONS, (task_id,)).fetchall()
+    return tuple(operation_from_row(row, tuple(attempts.get(row[0], ()))) for row in rows)
 
 
 def _name_within(what: str, value: str) -> str:

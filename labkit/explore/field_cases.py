@@ -111,7 +111,8 @@ _CASES = (
         "younong/hermescopy#278",
         "issues",
         "a claim that lasts for ever",
-        "A worker dies between claiming a task and starting on it. A claim never expires, so nobody else takes it.",
+        "A worker process dies between claiming its start and being there. Such a claim never expires: for nine days "
+        "every attempt to start another one is refused, every five seconds.",
         "leases that run out",
         "settled_in_the_end",
         "lease",
@@ -177,9 +178,10 @@ _CASES = (
     ),
     _case(
         "ModelsLab/modelq#18",
-        "issues",
+        "pull",
         "refused for ever",
-        "Every error is retried, those included that no retry can mend, such as a forbidden or a missing resource.",
+        "Whatever asks for a retry is tried again, uncounted, though the resource is missing or forbidden and no retry "
+        "can mend that. On one worker 119 of 120 starts came to nothing in this way.",
         "error categories",
         "settled_in_the_end",
         "categories",

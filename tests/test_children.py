@@ -22,6 +22,7 @@ from labkit.real.drill import drill, setting_of
 from labkit.real.stage import Stage
 from labkit.real.warm import CAN_FORK, Nursery
 from labkit.real.worker import ORPHANED
+from labkit.scratch import sweep
 from labkit.seams import Call, Delivery, ManualClock, Point
 
 PATIENCE = 60.0
@@ -308,7 +309,9 @@ def test_a_service_that_cannot_start_or_open_its_ledgers_says_why(folder: Path, 
 
 
 @pytest.mark.skipif(not CAN_STOP, reason="this system cannot stop a process")
-def test_every_process_of_a_parent_that_was_killed_ends_even_one_that_is_stopped(tmp_path: Path):
+def test_every_process_of_a_parent_that_was_killed_ends_even_one_that_is_stopped_and_its_files_are_swept(
+    tmp_path: Path,
+):
     script = tmp_path / "parent.py"
     script.write_text(
         "import json, time\n"
@@ -318,7 +321,9 @@ def test_every_process_of_a_parent_that_was_killed_ends_even_one_that_is_stopped
         "    time.sleep(1000)\n"
         "drill('same_key', [], pause_at='claim task-1', tell=tell)\n"
     )
-    environ = os.environ | {"TMPDIR": str(tmp_path)}
+    place = tmp_path / "files"
+    place.mkdir()
+    environ = os.environ | {"TMPDIR": str(place)}
     with subprocess.Popen([sys.executable, script], stdout=subprocess.PIPE, env=environ) as parent:
         try:
             assert parent.stdout is not None
@@ -330,6 +335,9 @@ def test_every_process_of_a_parent_that_was_killed_ends_even_one_that_is_stopped
             parent.kill()
     _, alive = psutil.wait_procs(below, timeout=PATIENCE)
     assert alive == []
+    (left,) = place.iterdir()
+    sweep(place)
+    assert not left.exists()
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no such signals")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import socket
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
@@ -17,6 +16,7 @@ from labkit.errors import InvalidInput, LabError
 from labkit.real.host import bind, config_of
 from labkit.real.service import REFUSALS, Arrange, Arrangement, Face
 from labkit.remote import RemoteService
+from labkit.scratch import Scratch
 from labkit.seams import Call, Delivery
 
 STRICT = {**REMOTES, "payments": replace(REMOTES["payments"], keys_required=True, locks_key_in_flight=True)}
@@ -50,7 +50,7 @@ def run_serve(
         try:
             rates = rates_of(faults)
             door = ends.enter_context(bind(port))
-            where = folder or Path(ends.enter_context(tempfile.TemporaryDirectory(prefix="recovery-lab-")))
+            where = folder or Path(ends.enter_context(Scratch()))
             services = {
                 name: ends.enter_context(
                     RemoteService(where / f"{name}.sqlite", name, can, late_by_seconds=late_by_seconds)

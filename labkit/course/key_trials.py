@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
@@ -17,6 +16,7 @@ from labkit.policies import SAME_KEY, Policy
 from labkit.records import Json, Operation, PlannedOperation, Task
 from labkit.remote import RemoteService
 from labkit.retries import Budget
+from labkit.scratch import Scratch
 from labkit.seams import Boundary, ManualClock, Point, crash_at, no_boundary
 from labkit.show.tables import TextTable
 from labkit.show.timeline import DITTO
@@ -164,7 +164,7 @@ class _Run:
         self._letter = ""
         self.crossings: list[Crossing] = []
         self.crashes = 0
-        with tempfile.TemporaryDirectory(prefix="recovery-lab-", ignore_cleanup_errors=True) as name:
+        with Scratch() as name:
             self._file, ledger = Path(name, "tasks.sqlite"), Path(name, "payments.sqlite")
             service = RemoteService(ledger, "payments", REMOTES["payments"], self._clock, synchronous="OFF")
             with service, TaskStore(self._file, self._clock, synchronous="OFF") as store:

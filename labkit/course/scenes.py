@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sqlite3
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from labkit.desk import TASK_ID, TASKS_FILE, Desk
 from labkit.errors import SimulatedCrash
 from labkit.policies import SAME_KEY
 from labkit.records import Task
+from labkit.scratch import Scratch
 from labkit.seams import Boundary, ManualClock, crash_at, no_boundary
 
 Row = dict[str, Any]
@@ -76,7 +76,7 @@ def _work(desk: Desk, steps: int) -> None:
 @contextmanager
 def _desk(boundary: Boundary) -> Iterator[Desk]:
     with (
-        tempfile.TemporaryDirectory(prefix="recovery-lab-", ignore_cleanup_errors=True) as folder,
+        Scratch() as folder,
         Desk(folder, ManualClock(), boundary, synchronous="OFF") as desk,
     ):
         yield desk

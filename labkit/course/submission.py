@@ -8,7 +8,6 @@ import re
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -19,6 +18,7 @@ from typing import Any
 import cloudpickle
 
 from labkit.errors import LabError
+from labkit.scratch import Scratch
 
 PARCEL_FILE, ANSWER_FILE = "parcel", "answer.json"
 MAX_WORDS = 200
@@ -67,21 +67,21 @@ class Submission:
             NotAttempted: the answer raised `NotImplementedError`.
             Unfit: it raised something else, ended its process, or took too long.
         """
-        with tempfile.TemporaryDirectory(prefix="recovery-lab-", ignore_cleanup_errors=True) as folder:
+        with Scratch() as folder:
             left = max(0.0, self._deadline - time.monotonic())
             parcel = cloudpickle.dumps((sys.path, life, left, cloudpickle.dumps(job), self._answer))
-            Path(folder, PARCEL_FILE).write_bytes(parcel)
+            (folder / PARCEL_FILE).write_bytes(parcel)
             self._run_child(folder, life, left)
-            found = _read(Path(folder, ANSWER_FILE))
+            found = _read(folder / ANSWER_FILE)
         if found.get("stub"):
             raise NotAttempted
         if "trouble" in found:
             raise Unfit(found["trouble"])
         return found["value"]
 
-    def _run_child(self, folder: str, life: int, seconds: float) -> None:
+    def _run_child(self, folder: Path, life: int, seconds: float) -> None:
         """Run the process to its end and leave none behind; what it prints goes nowhere, its files into `folder`."""
-        places = dict.fromkeys(("TMPDIR", "TEMP", "TMP"), folder)
+        places = dict.fromkeys(("TMPDIR", "TEMP", "TMP"), str(folder))
         process = subprocess.Popen(
             [sys.executable, "-m", "labkit.course.child", folder],
             stdin=subprocess.DEVNULL,

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sqlite3
-import tempfile
-import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,13 +11,14 @@ from typing import Generic, TypeVar
 
 from labkit.database import Database, Schema
 from labkit.explore.lives import Life
+from labkit.scratch import Scratch
 
 T = TypeVar("T")
 SHARED_MEMORY = Path("/dev/shm")
 _UNGUARD = "DROP TRIGGER IF EXISTS events_are_not_deleted"
 
 
-class Files:
+class Files(Scratch):
     """A temporary folder: in shared memory where there is one, unless somebody has said where such folders belong.
 
     Args:
@@ -29,19 +27,11 @@ class Files:
 
     def __init__(self, within: Path | None = None) -> None:
         memory = None if "TMPDIR" in os.environ else SHARED_MEMORY
-        place = next((place for place in (within, memory) if place is not None and place.is_dir()), None)
-        self.folder = Path(tempfile.mkdtemp(prefix="recovery-lab-", dir=place))
-        self._remove = weakref.finalize(self, _remove, self.folder, os.getpid())
-
-    def close(self) -> None:
-        """Remove the folder."""
-        self._remove()
+        super().__init__(next((place for place in (within, memory) if place is not None and _usable(place)), None))
 
 
-def _remove(folder: Path, process: int) -> None:
-    """Remove a folder of this process; a forked child that ends has no business with its parent's."""
-    if os.getpid() == process:
-        shutil.rmtree(folder, ignore_errors=True)
+def _usable(place: Path) -> bool:
+    return place.is_dir() and os.access(place, os.W_OK | os.X_OK)
 
 
 class WarmDatabase(Database):

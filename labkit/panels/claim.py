@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import html
 import sqlite3
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from pathlib import Path
 
 from labkit.agent import plan
 from labkit.panels.base import TEXT, Panel, moves_panel, table_html, wrong
+from labkit.scratch import Scratch
 from labkit.seams import ManualClock
 from labkit.store import TaskStore
 
@@ -81,7 +81,7 @@ def step(program: Callable[[sqlite3.Connection, str], Steps], order: Sequence[st
         order: whose turn it is, step by step.
     """
     with (
-        tempfile.TemporaryDirectory(prefix="recovery-lab-", ignore_cleanup_errors=True) as folder,
+        Scratch() as folder,
         ExitStack() as open_,
     ):
         path = Path(folder, "tasks.sqlite")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import html
 import sqlite3
-import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -12,6 +11,7 @@ from pathlib import Path
 
 from labkit.agent import plan
 from labkit.panels.base import TEXT, Panel, moves_panel, table_html, wrong
+from labkit.scratch import Scratch
 from labkit.seams import ManualClock
 from labkit.show.style import OKABE_ITO
 from labkit.store import TaskStore
@@ -120,7 +120,7 @@ class Played:
 
 def play(moves: Sequence[str], check: str) -> Played:
     """Play all moves on a fresh task that worker-1 has claimed at 0 seconds for 30 seconds."""
-    with tempfile.TemporaryDirectory(prefix="recovery-lab-", ignore_cleanup_errors=True) as folder:
+    with Scratch() as folder:
         path, now = Path(folder, "tasks.sqlite"), 0.0
         with TaskStore(path, ManualClock(), synchronous="OFF") as store:
             store.claim(store.enqueue("task-1", plan()[:1]), NAME, LEASE_SECONDS)

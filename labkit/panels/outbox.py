@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import html
 import sqlite3
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -12,6 +11,7 @@ from pathlib import Path
 
 from labkit.agent import plan
 from labkit.panels.base import TEXT, Action, Panel, choice, panel, table_html, wrong
+from labkit.scratch import Scratch
 from labkit.seams import ManualClock
 from labkit.store import TaskStore
 
@@ -136,7 +136,7 @@ def play(order: str, crash_after: int, then: str, consumer: str) -> Played:
         then: who comes next, `NEXT_WORKER` or `CANCEL`.
         consumer: `CAREFUL` or `CARELESS`.
     """
-    with tempfile.TemporaryDirectory(prefix="recovery-lab-", ignore_cleanup_errors=True) as folder:
+    with Scratch() as folder:
         path = Path(folder, "tasks.sqlite")
         with TaskStore(path, ManualClock(), synchronous="OFF") as store:
             store.claim(store.enqueue("task-1", plan()[:1]), "worker-1")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -15,6 +14,7 @@ from labkit.recorder import Recorder, read_moments, with_faults
 from labkit.records import PlannedOperation
 from labkit.remote import Capabilities
 from labkit.runs import Run, Verdict
+from labkit.scratch import Scratch
 from labkit.seams import (
     Boundary,
     Call,
@@ -49,8 +49,8 @@ class Lives:
     ) -> None:
         self._clock, self._remotes, self._born = ManualClock(), remotes, 0
         self._faults: dict[int, str] = {}
-        self._folder = tempfile.TemporaryDirectory(prefix="recovery-lab-", ignore_cleanup_errors=True)
-        self._moments = Path(self._folder.name, "moments.jsonl")
+        self._scratch = Scratch()
+        self._moments = Path(self._scratch.folder, "moments.jsonl")
         with self._desk() as desk:
             desk.store.enqueue(TASK_ID, operations)
 
@@ -107,7 +107,7 @@ class Lives:
 
     def close(self) -> None:
         """Remove the files."""
-        self._folder.cleanup()
+        self._scratch.close()
 
     def __enter__(self) -> Lives:
         return self
@@ -118,7 +118,7 @@ class Lives:
     def _desk(
         self, boundary: Boundary = no_boundary, network: Network = reliable, recorder: Recorder | None = None
     ) -> Desk:
-        return Desk(self._folder.name, self._clock, boundary, network, self._remotes, recorder, synchronous="OFF")
+        return Desk(self._scratch.folder, self._clock, boundary, network, self._remotes, recorder, synchronous="OFF")
 
     def _mark(self, fault: str) -> None:
         self._faults[len(read_moments(self._moments))] = fault

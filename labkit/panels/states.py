@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import html
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,6 +13,7 @@ from labkit.errors import ChangeRefused, ConditionUnmet, WrongState
 from labkit.panels.base import TEXT, Panel, light_and_dark, moves_panel
 from labkit.records import Lease, Operation, Task
 from labkit.retries import Category
+from labkit.scratch import Scratch
 from labkit.seams import ManualClock
 from labkit.show.diagram import NoRenderer, state_diagram
 from labkit.show.tables import arrow, task_table
@@ -86,7 +86,7 @@ class Pressed:
 def press(moves: Sequence[str]) -> Pressed:
     """Play a task of two operations, of which the second wants approval: one event a move, or an hour's wait."""
     refund, _, mail = plan()
-    with tempfile.TemporaryDirectory(prefix="recovery-lab-", ignore_cleanup_errors=True) as folder:
+    with Scratch() as folder:
         clock = ManualClock()
         with TaskStore(Path(folder, "tasks.sqlite"), clock, synchronous="OFF") as store:
             found = Pressed(store.enqueue(TASK_ID, [refund, replace(mail, needs_approval=True)]))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -18,6 +17,7 @@ from labkit.real.setting import Setting
 from labkit.real.stage import LIFE_SECONDS, Stage
 from labkit.recorder import Recorder, read_moments, with_faults
 from labkit.runs import Run
+from labkit.scratch import Scratch
 from labkit.seams import Call, Clock, Delivery, Network, Point, reliable
 from labkit.states import HELD_STATES, State
 
@@ -100,8 +100,7 @@ def drill(
 @contextmanager
 def desk_in_a_folder(steps: int, clock: Clock | None = None) -> Iterator[Desk]:
     """Yield a desk with a queued task in a temporary folder, which is removed in the end."""
-    folder = tempfile.TemporaryDirectory(prefix="recovery-lab-", ignore_cleanup_errors=True)
-    with folder as name, Desk(name, clock) as desk:
+    with Scratch() as folder, Desk(folder, clock) as desk:
         desk.queue(steps=steps)
         yield desk
 

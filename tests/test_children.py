@@ -27,6 +27,7 @@ from labkit.seams import Call, Delivery, ManualClock, Point
 
 PATIENCE = 60.0
 ECHO = "import sys\nfor line in sys.stdin: print(line, end='', flush=True)"
+STOPS = pytest.mark.skipif(not CAN_STOP, reason="this system cannot stop a process")
 FORKS = pytest.mark.skipif(not CAN_FORK, reason="this system cannot fork")
 
 
@@ -211,7 +212,7 @@ def test_a_file_that_imports_from_its_own_folder_and_an_error_that_cannot_travel
     assert (raised["raised"], raised["type"]) == (None, "Odd")
 
 
-@pytest.mark.skipif(not CAN_STOP, reason="this system cannot stop a process")
+@STOPS
 def test_a_stopped_worker_sleeps_until_it_is_woken_and_can_be_ended_asleep(start: Start, folder: Path):
     child = Child("worker-1", start)
     child.tell(first_order(folder))
@@ -308,7 +309,71 @@ def test_a_service_that_cannot_start_or_open_its_ledgers_says_why(folder: Path, 
         Stage()
 
 
-@pytest.mark.skipif(not CAN_STOP, reason="this system cannot stop a process")
+class Caller(Onlooker):
+    """A worker whose first answer is lost, and which waits for it in vain; something is done once it may call."""
+
+    def __init__(self, do: Any, at: str = "", look: Any = None) -> None:
+        super().__init__("worker-1", at, look)
+        self._calls, self._do_then = 0, do
+
+    def deliver(self, call: Call) -> Delivery:
+        self._calls += 1
+        return Delivery.RESPONSE_LOST if self._calls == 1 else Delivery.DELIVERED
+
+    def now(self) -> float:
+        if self._calls == 1:
+            self._calls += 1
+            self._do_then()
+        return 1.0
+
+
+@STOPS
+def test_a_caller_that_lost_patience_is_held_until_the_service_has_dealt_with_its_request(folder: Path):
+    seen: list[dict[str, int]] = []
+    with Desk(folder) as desk, Stage() as stage:
+        service, hear = stage._service, stage._service.must_hear
+
+        def wake_and_hear(seconds: float) -> dict[str, Any]:
+            service.go_on()
+            return hear(seconds)
+
+        service.must_hear = wake_and_hear  # type: ignore[method-assign]
+        stage.open(setting_of(desk, "same_key", 30.0), desk.clock)
+        stage.live(Caller(service.stop, "send task-1/refund", lambda: seen.append(desk.effects())))
+    assert seen[0]["task-1/refund"] == 1
+
+
+@STOPS
+def test_a_service_that_never_deals_with_a_request_is_given_up_in_words(folder: Path, monkeypatch: pytest.MonkeyPatch):
+    def fall_asleep() -> None:
+        stage._service.stop()
+        monkeypatch.setattr(stage_module, "LIFE_SECONDS", 0.05)
+
+    with Desk(folder) as desk, Stage() as stage:
+        stage.open(setting_of(desk, "same_key", 30.0), desk.clock)
+        with pytest.raises(ChildFailed, match=r"^the service gave no sign within 0.05 s and was ended"):
+            stage.live(Caller(fall_asleep))
+
+
+def test_a_service_that_has_died_is_told_at_once(folder: Path):
+    with Desk(folder) as desk, Stage() as stage:
+        stage.open(setting_of(desk, "same_key", 30.0), desk.clock)
+        with pytest.raises(ChildFailed, match=r"^the service ended with exit code -?\d+; it said: nothing"):
+            stage.live(Caller(stage._service.kill))
+
+
+@pytest.mark.parametrize("call", ["send", "query"])
+def test_a_drill_does_not_lay_the_death_of_its_service_at_a_worker_s_door(call: str):
+    def network(asked: Call) -> Delivery:
+        if asked.action == call:
+            stage._service.kill()
+        return Delivery.RESPONSE_LOST
+
+    with Stage() as stage, pytest.raises(ChildFailed, match=r"^the service ended with exit code"):
+        drill("query_first", [], network=network, stage=stage)
+
+
+@STOPS
 def test_every_process_of_a_parent_that_was_killed_ends_even_one_that_is_stopped_and_its_files_are_swept(
     tmp_path: Path,
 ):

@@ -73,7 +73,7 @@ def drill(
     Raises:
         InvalidInput: the policy or the number of steps cannot be meant.
         DrillFailed: a worker did not start, survived its crash point, or did not end in time.
-        ChildFailed: the service did not start.
+        ChildFailed: the service did not start, or has ended.
     """
     if isinstance(policy, str) and "\n" not in policy and policy not in POLICIES:
         raise InvalidInput(f"one of {', '.join(POLICIES)}", policy)
@@ -134,6 +134,7 @@ class _Play:
 
         Raises:
             DrillFailed: it ended in another way, or not in time.
+            ChildFailed: the service has ended.
         """
         life = _Life(self, name, crash_at, pause_at, time.monotonic() + self.life_seconds)
         try:
@@ -143,6 +144,8 @@ class _Play:
             self.tell(f"{name} is killed after: {crash_at}")
             return self.wait_for_lease()
         except ChildFailed as failed:
+            if failed.name != name:
+                raise  # the service, and none of the worker's doing
             raise DrillFailed(name, crash_at, failed.exit_code, failed.said) from None
         if isinstance(ended, BaseException) and not life.slept:
             raise DrillFailed(name, crash_at, 1, f"{type(ended).__name__}: {ended}")

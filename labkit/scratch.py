@@ -13,19 +13,19 @@ import os
 import platform
 import shutil
 import stat
-import sys
 import tempfile
 import weakref
 from contextlib import suppress
+from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
 
-if sys.platform != "win32":
+CAN_LOCK = find_spec("fcntl") is not None
+if CAN_LOCK:
     import fcntl
 
 PREFIX = "recovery-lab-"
 LOCK = "in-use"
-CAN_LOCK = sys.platform != "win32"
 
 
 class Scratch:

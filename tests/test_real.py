@@ -5,11 +5,12 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from strays import strays
 
@@ -17,10 +18,12 @@ from labkit.desk import TASK_ID, Desk
 from labkit.errors import InvalidInput, SimulatedCrash
 from labkit.policies import POLICIES
 from labkit.real.drill import MOMENTS_FILE, DrillFailed, drill
+from labkit.real.kills import kill_at_random
 from labkit.real.stage import Stage
 from labkit.recorder import Recorder, read_moments, with_faults
 from labkit.records import Task
 from labkit.runs import Run, Verdict
+from labkit.scratch import Scratch
 from labkit.seams import Delivery, ManualClock, crash_at, no_boundary, scripted
 from labkit.store import TaskStore
 from labkit.wire import Remote
@@ -221,6 +224,25 @@ def test_a_drill_of_another_thread_works_in_a_strange_place_and_leaves_nothing_a
     assert done.stdout.splitlines() == ["exactly once", "failed 0", "failed None", ascii(str(place))]
     assert done.stderr == ""
     assert list(place.iterdir()) == []
+
+
+@pytest.mark.parametrize("crash_at", ["send task-1/refund", "nowhere"])
+def test_a_service_that_stays_has_closed_its_ledgers_before_their_folder_is_removed(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, crash_at: str
+):
+    service, seen = psutil.Process(stage._service._process.pid), list[list[str]]()
+
+    class Watched(Scratch):
+        def close(self) -> None:
+            seen.append([one.path for one in service.open_files() if self.folder in Path(one.path).parents])
+            super().close()
+
+    monkeypatch.setattr("labkit.real.drill.Scratch", Watched)
+    with nullcontext() if crash_at.startswith("send") else pytest.raises(DrillFailed):
+        drill("same_key", crash_at, steps=1, lease_seconds=LEASE, stage=stage)
+    kill_at_random("same_key", 1, steps=1, stage=stage)
+    assert len(seen) > 1
+    assert not any(seen)
 
 
 def test_a_paused_worker_sends_after_another_has_taken_its_task_and_only_a_key_helps(stage: Stage):

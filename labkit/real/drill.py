@@ -81,6 +81,7 @@ def drill(
     with ExitStack() as ends:
         desk = ends.enter_context(desk_in_a_folder(steps))
         stage = stage or ends.enter_context(Stage())
+        ends.callback(stage.leave)
         stage.open(setting_of(desk, policy, lease_seconds), desk.clock)
         play = _Play(desk, stage, network, life_seconds, tell)
         for life, crash in enumerate(crashes, start=1):

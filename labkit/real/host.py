@@ -86,7 +86,7 @@ class Host:
         """Carry out one order and answer it."""
         do = order.pop("do")
         known: dict[str, Callable[..., Awaitable[dict[str, Any]]]]
-        known = {"open": self._open, "arrange": self._expect, "settle": self._settle}
+        known = {"open": self._open, "arrange": self._expect, "settle": self._settle, "leave": self._leave}
         try:
             answer = await known[do](**order)
         except (LabError, OSError) as error:
@@ -118,6 +118,11 @@ class Host:
             await asyncio.sleep(0.001)
         self._arranged.clear()
         return {"connections": len(Connections.by_client)}
+
+    async def _leave(self) -> dict[str, Any]:
+        """Close the ledgers that are open."""
+        self.close()
+        return {}
 
     def close(self) -> None:
         """Close the ledgers."""

@@ -126,7 +126,10 @@ def kill_at_random(
                 break
             with desk_in_a_folder(steps, ClockAhead()) as desk:
                 run = _Run(desk, stage, network, draws, min(left, MOST_KILLS_A_RUN))
-                runs.append(run.play(program))
+                try:
+                    runs.append(run.play(program))
+                finally:
+                    stage.leave()
             left -= len(runs[-1].killed)
             tell(runs[-1])
     return Tally(tuple(runs))

@@ -7,13 +7,16 @@ import pytest
 from strays import strays
 
 from labkit.cli import main
-from labkit.cli.drill import run_drill
+from labkit.cli.drill import network_of, run_drill
+from labkit.cli.serve import drawn
 from labkit.errors import InvalidInput
 from labkit.real.children import ChildFailed
 from labkit.real.kills import Found, Tally, kill_at_random
+from labkit.real.service import REFUSALS
+from labkit.real.setting import Fates
 from labkit.real.stage import Stage
 from labkit.runs import Verdict
-from labkit.seams import Delivery, seeded
+from labkit.seams import Call, Delivery, seeded
 
 NAIVE = """\
 def recover(task_id, store, remotes):
@@ -104,6 +107,28 @@ def test_the_command_drills_a_file_and_shows_how_it_fails(tmp_path: Path, capsys
     assert lines[-2].startswith("12 kills in ")
     assert "work was lost, doubled or stuck" in lines[-1]
     assert strays() == before
+
+
+def test_the_command_lets_calls_be_refused_too(capsys: pytest.CaptureFixture[str]):
+    asked: list[Fates] = []
+
+    def play(*arguments: object, network: Fates, **options: object) -> Tally:
+        asked.append(network)
+        return Tally(())
+
+    assert run_drill("same_key", 1, 1, 1, ["503=1"], play=play) == 0
+    assert run_drill("same_key", 1, 1, 1, ["late=1"], play=play) == 0
+    assert run_drill("same_key", 1, 1, 1, play=play) == 0
+    call = Call("payments", "send", "x", "x#1")
+    assert [network(call) for network in asked] == [REFUSALS[503], Delivery.LATE, Delivery.DELIVERED]
+    assert main(["drill", "same_key", "--fault", "hope=1"]) == 2
+    assert "request_lost, response_lost, late, 403, 429, 503" in capsys.readouterr().out
+
+
+def test_refusals_under_kills_cost_the_reference_nothing(stage: Stage):
+    network = network_of(drawn({"429": 0.1, "503": 0.1}, 5))
+    tally = kill_at_random("by_capability", 6, 5, network=network, stage=stage)
+    assert set(tally.verdicts) <= {Verdict.EXACTLY_ONCE, Verdict.STOPPED_CLEAN}
 
 
 def test_the_command_says_what_a_clean_result_is_worth(capsys: pytest.CaptureFixture[str]):

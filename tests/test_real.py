@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import replace
@@ -16,15 +17,19 @@ from strays import strays
 
 from labkit.desk import TASK_ID, Desk
 from labkit.errors import InvalidInput, SimulatedCrash
+from labkit.exchange import Refusal
 from labkit.policies import POLICIES
 from labkit.real.drill import MOMENTS_FILE, DrillFailed, drill
 from labkit.real.kills import kill_at_random
+from labkit.real.service import REFUSALS
+from labkit.real.setting import Fate
 from labkit.real.stage import Stage
 from labkit.recorder import Recorder, read_moments, with_faults
 from labkit.records import Task
 from labkit.runs import Run, Verdict
 from labkit.scratch import Scratch
-from labkit.seams import Delivery, ManualClock, crash_at, no_boundary, scripted
+from labkit.seams import Call, Delivery, ManualClock, crash_at, no_boundary, scripted
+from labkit.states import State
 from labkit.store import TaskStore
 from labkit.wire import Remote
 
@@ -271,6 +276,43 @@ def test_a_drill_plays_every_fault_of_the_wire_on_a_real_socket_and_one_key_has_
     assert [moment.fault for moment in run.moments if moment.fault] == [delivery.replace("_", " ")]
     assert run.effects == (("task-1/refund", 1),)
     assert run.verdict is Verdict.EXACTLY_ONCE
+
+
+@pytest.mark.parametrize("status", [429, 503])
+def test_a_remote_that_is_busy_is_sent_to_again_once_it_has_said_and_applies_it_once(stage: Stage, status: int):
+    sent: list[float] = []
+
+    def network(call: Call) -> Fate:
+        sent.append(time.monotonic())
+        return Refusal("busy", "transient", status, 1.0) if len(sent) == 1 else Delivery.DELIVERED
+
+    run = drill("same_key", [], steps=1, network=network, stage=stage)
+    assert next(moment.believes for moment in run.moments if moment.point.startswith("send")) == "busy"
+    assert sent[1] - sent[0] >= 1.0
+    assert len(sent) == 2
+    assert run.effects == (("task-1/refund", 1),)
+    assert run.verdict is Verdict.EXACTLY_ONCE
+
+
+def test_a_refused_query_settles_nothing_and_a_person_is_asked(stage: Stage):
+    def network(call: Call) -> Fate:
+        return REFUSALS[429] if call.action == "query" else Delivery.RESPONSE_LOST
+
+    run = drill("query_then_ask", [], steps=1, network=network, stage=stage)
+    assert run.verdict is Verdict.NEEDS_A_PERSON
+    assert run.effects == (("task-1/refund", 1),)
+
+
+def test_a_remote_that_forbids_a_call_is_not_asked_again_and_the_task_fails_clean(stage: Stage):
+    calls: list[Call] = []
+
+    def network(call: Call) -> Fate:
+        calls.append(call)
+        return REFUSALS[403]
+
+    run = drill("same_key", [], steps=1, network=network, stage=stage)
+    assert (len(calls), run.task.state, run.verdict) == (1, State.FAILED, Verdict.STOPPED_CLEAN)
+    assert run.effects == ()
 
 
 def test_a_function_of_this_session_is_drilled_like_a_policy_and_what_it_prints_goes_nowhere(

@@ -116,25 +116,30 @@ def _run_matrix(options: argparse.Namespace) -> int:
     return run_matrix(as_json=options.json)
 
 
+def _accept_faults(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--fault", action="append", default=[], metavar="KIND=RATE", help="such as response_lost=0.2 or 503=0.1"
+    )
+
+
 def _accept_drill(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("program", metavar="FILE", help="defines recover(task_id, store, remotes); or a policy's name")
     parser.add_argument("--kills", type=int, default=20, metavar="N", help="how many workers to kill (default: 20)")
     parser.add_argument("--seed", type=int, default=1, metavar="N", help="of the draws (default: 1)")
     parser.add_argument("--steps", type=int, default=3, choices=(1, 2, 3), help="of the task's three operations")
+    _accept_faults(parser)
 
 
 def _run_drill(options: argparse.Namespace) -> int:
     from labkit.cli.drill import run_drill
 
-    return run_drill(options.program, options.kills, options.seed, options.steps)
+    return run_drill(options.program, options.kills, options.seed, options.steps, options.fault)
 
 
 def _accept_serve(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--port", type=int, default=0, metavar="N", help="default: a free one that the system chooses")
     parser.add_argument("--folder", type=Path, metavar="DIR", help="keep the ledgers there (default: nowhere)")
-    parser.add_argument(
-        "--fault", action="append", default=[], metavar="KIND=RATE", help="such as response_lost=0.2 or 503=0.1"
-    )
+    _accept_faults(parser)
     parser.add_argument("--seed", type=int, default=1, metavar="N", help="of the draws (default: 1)")
     parser.add_argument("--late-by", type=float, default=30.0, metavar="SECONDS", help="of late requests (default: 30)")
 

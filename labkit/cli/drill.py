@@ -2,17 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from labkit.cli.serve import drawn, rates_of
 from labkit.errors import LabError
 from labkit.policies import POLICIES
 from labkit.real.kills import BAD, Found, Tally, kill_at_random
+from labkit.real.service import Arrange
+from labkit.real.setting import Fate, Fates
+from labkit.seams import Call
 
 MOST_SHOWN = 3
 
 
-def run_drill(program: str, kills: int, seed: int, steps: int, play: Callable[..., Tally] = kill_at_random) -> int:
+def network_of(arrange: Arrange) -> Fates:
+    """Return what becomes of each call of a drill, as a service would arrange it."""
+
+    def network(call: Call) -> Fate:
+        arranged = arrange(call)
+        return arranged.refusal or arranged.delivery
+
+    return network
+
+
+def run_drill(
+    program: str,
+    kills: int,
+    seed: int,
+    steps: int,
+    faults: Sequence[str] = (),
+    play: Callable[..., Tally] = kill_at_random,
+) -> int:
     """Kill a program's workers again and again, and tell what the ledgers show.
 
     Args:
@@ -20,6 +41,7 @@ def run_drill(program: str, kills: int, seed: int, steps: int, play: Callable[..
         kills: how many.
         seed: of the draws.
         steps: how many of the three operations.
+        faults: what becomes of calls beside that, as for `recovery-lab serve`.
         play: plays the runs, as `kill_at_random` does.
 
     Returns:
@@ -35,7 +57,8 @@ def run_drill(program: str, kills: int, seed: int, steps: int, play: Callable[..
 
     print(f"{program}: workers are real processes, the remotes are behind HTTP, and every kill is one.", flush=True)
     try:
-        tally = play(program if program in POLICIES else Path(program), kills, seed, steps, tell=tell)
+        network = network_of(drawn(rates_of(faults), seed))
+        tally = play(program if program in POLICIES else Path(program), kills, seed, steps, network=network, tell=tell)
     except LabError as error:
         print(f"This went wrong: {error}")
         return 2

@@ -13,12 +13,12 @@ from labkit.errors import InvalidInput, LabError, SimulatedCrash
 from labkit.policies import POLICIES
 from labkit.real.children import ChildFailed
 from labkit.real.programs import Program, label_of
-from labkit.real.setting import Setting
+from labkit.real.setting import Fate, Fates, Setting
 from labkit.real.stage import LIFE_SECONDS, Stage
 from labkit.recorder import Recorder, read_moments, with_faults
 from labkit.runs import Run
 from labkit.scratch import Scratch
-from labkit.seams import Call, Clock, Delivery, Network, Point, reliable
+from labkit.seams import Call, Clock, Delivery, Point, reliable
 from labkit.states import HELD_STATES, State
 
 LEASE_SECONDS = 0.5
@@ -48,7 +48,7 @@ def drill(
     tell: Callable[[str], None] = lambda line: None,
     *,
     pause_at: str | None = None,
-    network: Network = reliable,
+    network: Fates = reliable,
     lease_seconds: float = LEASE_SECONDS,
     life_seconds: float = LIFE_SECONDS,
     stage: Stage | None = None,
@@ -62,7 +62,7 @@ def drill(
         tell: told in a line what happens, as it happens.
         pause_at: where the worker that would come to the end is put to sleep; it wakes once its lease has run out and
             another one has carried on.
-        network: what the wire does with each remote call.
+        network: what becomes of each remote call: what the wire does with it, or a refusal that the remote hands out.
         lease_seconds: how long a worker of the lab holds the task; the next one starts when that has run out.
         life_seconds: how long a worker process may take.
         stage: processes that are there already; None: some of its own.
@@ -124,7 +124,7 @@ class _Play:
 
     desk: Desk
     stage: Stage
-    network: Network
+    network: Fates
     life_seconds: float
     tell: Callable[[str], None]
     crashed: set[int] = field(default_factory=set)
@@ -213,10 +213,11 @@ class _Life:
             self.slept = True
             play.sleep_through(self.name, point.name)
 
-    def deliver(self, call: Call) -> Delivery:
+    def deliver(self, call: Call) -> Fate:
         """Let the drill's network decide."""
-        self.delivery = self.play.network(call)
-        return self.delivery
+        fate = self.play.network(call)
+        self.delivery = fate if isinstance(fate, Delivery) else Delivery.DELIVERED
+        return fate
 
     def now(self) -> float:
         """The drill's clock."""

@@ -20,6 +20,7 @@ from typing import Any
 import uvicorn
 
 from labkit.errors import LabError
+from labkit.exchange import Refusal
 from labkit.real.service import Arrangement, Connections, Face
 from labkit.remote import Capabilities, RemoteService
 from labkit.seams import Call, Delivery, ManualClock
@@ -105,11 +106,14 @@ class Host:
             )
         return {}
 
-    async def _expect(self, number: int, call: list[str], delivery: str, cut: bool, now: float) -> dict[str, Any]:
+    async def _expect(
+        self, number: int, call: list[str], delivery: str, cut: bool, refusal: dict[str, Any] | None, now: float
+    ) -> dict[str, Any]:
         """Set the clock, and remember what becomes of the next such request."""
         self._clock.reset(now)
         remote, action, operation_id = call
-        self._arranged[remote, action, operation_id] = number, Arrangement(Delivery(delivery), cut)
+        refused = None if refusal is None else Refusal(**refusal)
+        self._arranged[remote, action, operation_id] = number, Arrangement(Delivery(delivery), cut, refused)
         return {}
 
     async def _settle(self) -> dict[str, Any]:

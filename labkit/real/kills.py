@@ -15,9 +15,10 @@ from labkit.desk import TASK_ID, Desk
 from labkit.errors import InvalidInput, SimulatedCrash
 from labkit.real.drill import desk_in_a_folder, setting_of
 from labkit.real.programs import Program
+from labkit.real.setting import Fate, Fates
 from labkit.real.stage import Stage
 from labkit.runs import Verdict
-from labkit.seams import Call, Delivery, Network, Point, reliable
+from labkit.seams import Call, Point, reliable
 from labkit.states import ENDED_STATES, HELD_STATES, State
 
 MOST_KILLS_A_RUN = 4
@@ -95,7 +96,7 @@ def kill_at_random(
     seed: int = 1,
     steps: int = 3,
     *,
-    network: Network = reliable,
+    network: Fates = reliable,
     tell: Callable[[Found], None] = lambda found: None,
     stage: Stage | None = None,
 ) -> Tally:
@@ -108,7 +109,7 @@ def kill_at_random(
         kills: how many, 1 or more.
         seed: of the draws. Where a kill from outside hits is up to the machine.
         steps: how many of the task's three operations to plan.
-        network: what the wire does with each call.
+        network: what becomes of each call, as for a drill.
         tell: told of each run as it ends.
         stage: processes that are there already; None: some of its own.
 
@@ -141,7 +142,7 @@ class _Run:
 
     desk: Desk
     stage: Stage
-    network: Network
+    network: Fates
     draws: random.Random
     kills: int
     killed: list[str] = field(default_factory=list)
@@ -198,12 +199,12 @@ class _Doomed:
     Args:
         name: its own.
         desk: where it works.
-        network: what the wire does with its calls.
+        network: what becomes of its calls.
         draws: decides.
         mortal: False: it lives.
     """
 
-    def __init__(self, name: str, desk: Desk, network: Network, draws: random.Random, mortal: bool) -> None:
+    def __init__(self, name: str, desk: Desk, network: Fates, draws: random.Random, mortal: bool) -> None:
         self.name, self.last = name, ""
         self._desk, self._network, self._draws = desk, network, draws
         self._left = draws.randrange(1, MOST_STEPS_TO_LIVE) if mortal else -1
@@ -215,7 +216,7 @@ class _Doomed:
         if self._left == 0 and not self._from_outside:
             raise SimulatedCrash(f"{self.name} dies {self.last}")
 
-    def deliver(self, call: Call) -> Delivery:
+    def deliver(self, call: Call) -> Fate:
         """One step more."""
         self._step(f"during {call.action} {call.operation_id}")
         return self._network(call)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import pickle
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -12,9 +12,16 @@ from typing import Any, Protocol
 from labkit.changes import Assumptions
 from labkit.database import Synchronous
 from labkit.errors import LabError
+from labkit.exchange import Refusal
 from labkit.real.programs import Program
 from labkit.remote import Capabilities
 from labkit.seams import Call, Delivery, Point
+
+Fate = Delivery | Refusal
+"""What becomes of a call: what the wire does with it, or what the remote says before it looks at it."""
+
+Fates = Callable[[Call], Fate]
+"""Decides that; every network does."""
 
 
 class WorkerRaised(LabError):
@@ -35,8 +42,8 @@ class Actor(Protocol):
     def cross(self, point: Point) -> None:
         """The worker has come to a crossing; `SimulatedCrash` kills it there."""
 
-    def deliver(self, call: Call) -> Delivery:
-        """The worker is about to make a call: say what the wire does with it."""
+    def deliver(self, call: Call) -> Fate:
+        """The worker is about to make a call: say what becomes of it."""
 
     def now(self) -> float:
         """The worker's own clock, in seconds."""

@@ -16,7 +16,7 @@ from typing import Any
 from labkit.errors import SimulatedCrash
 from labkit.real.children import KILLED, START_SECONDS, Child, ChildFailed, Order, module, python
 from labkit.real.programs import order_of
-from labkit.real.setting import Actor, Setting, error_of
+from labkit.real.setting import Actor, Fate, Setting, error_of
 from labkit.real.warm import CAN_FORK, Nursery
 from labkit.seams import Call, Clock, Delivery, Point
 
@@ -171,14 +171,15 @@ class Stage:
         call = Call(*said["calls"])
         return self._arrange(call, actor.deliver(call))
 
-    def _arrange(self, call: Call, delivery: Delivery) -> Order:
+    def _arrange(self, call: Call, fate: Fate) -> Order:
         """Arrange with the service what becomes of a call, and return how the worker is to make it."""
+        delivery, refusal = (fate, None) if isinstance(fate, Delivery) else (Delivery.DELIVERED, asdict(fate))
         if delivery is Delivery.REFUSED:
             return {"address": self._closed_door, "read_seconds": PATIENT_SECONDS}
         self._arranged += 1
         cut = delivery in ANSWERLESS and self._arranged % self._held != 0
         where, now = [call.remote, call.action, call.operation_id], self._clock.now()
-        self._ask("arrange", number=self._arranged, call=where, delivery=delivery, cut=cut, now=now)
+        self._ask("arrange", number=self._arranged, call=where, delivery=delivery, cut=cut, refusal=refusal, now=now)
         self._awaited = self._arranged
         in_vain = delivery in ANSWERLESS and not cut
         return {"address": self.address, "read_seconds": IMPATIENT_SECONDS if in_vain else PATIENT_SECONDS}

@@ -50,7 +50,7 @@ def run_serve(
         try:
             rates = rates_of(faults)
             door = ends.enter_context(bind(port))
-            where = folder or Path(ends.enter_context(Scratch()))
+            where = folder or ends.enter_context(Scratch())
             services = {
                 name: ends.enter_context(
                     RemoteService(where / f"{name}.sqlite", name, can, late_by_seconds=late_by_seconds)

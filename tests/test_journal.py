@@ -2,15 +2,27 @@
 
 import json
 import os
+import shutil
 import sqlite3
 import subprocess
 import sys
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
+from drills import disks
+from drills.programs import run
 
-from labkit.course import check, compare, journal, why
-from labkit.errors import InvalidInput, StoreError
+from labkit import opening
+from labkit.course import check, compare, journal, report, why
+from labkit.database import Database
+from labkit.errors import InvalidInput, StoreCorrupt, StoreError
+
+LOST = "not kept in your journal"
+ELSEWHERE = "What to do: set LABKIT_HOME to a folder that can be written."
 
 
 @pytest.fixture
@@ -104,19 +116,168 @@ def test_where_it_cannot_be_written_the_lesson_goes_on(
     out, err = capsys.readouterr()
     assert out.splitlines() == [
         "predicted: 1; observed: 2; a surprise",
-        "why 0.1: your journal cannot be written, so this is kept in the notebook alone",
+        *[f"{LOST}: it cannot be opened. {ELSEWHERE}"] * 3,
     ]
     assert err == ""
 
 
+POSIX = pytest.mark.skipif(os.name != "posix", reason="limits and mounts")
+MOUNTS = pytest.mark.skipif(not disks.can_mount(), reason="only root may mount a small disk")
+FULL = f"{LOST}: the disk is full. What to do: make room, and run this again."
+
+
+@MOUNTS
+def test_on_a_full_disk_each_line_lost_is_told_what_was_kept_is_read_and_with_room_it_goes_on():
+    seen = run("journaling", "full", before=("unshare", "-m"), seconds=120)
+    assert seen["said"][:-1] == ["predicted: 1; observed: 1; as predicted", FULL, FULL, FULL]
+    assert seen["said"][-1].startswith("The report cannot be written into ")
+    assert (seen["kept"], seen["then"], seen["at last"]) == (1, True, 2)
+
+
+@POSIX
+def test_under_a_limit_each_line_lost_is_told_and_what_was_kept_is_read():
+    seen = run("journaling", "limited", seconds=120)
+    assert seen["said"][:-1] == ["predicted: 1; observed: 1; as predicted", FULL, FULL]
+    assert (seen["kept"], seen["then"], seen["at last"]) == (1, True, 2)
+
+
+@MOUNTS
+def test_on_a_disk_mounted_read_only_what_was_kept_is_read():
+    seen = run("journaling", "read_only", before=("unshare", "-m"), seconds=120)
+    assert seen["said"][1:-1] == [f"{LOST}: it cannot be opened. {ELSEWHERE}"] * 3
+    assert seen["kept"] == 1
+
+
+@POSIX
+def test_in_a_folder_that_may_only_be_read_what_was_kept_is_read():
+    seen = run("journaling", "forbidden", seconds=120)
+    assert seen["said"][1:-1] == [f"{LOST}: it may only be read. {ELSEWHERE}"] * 2
+    assert seen["said"][-1].startswith("The report cannot be written into ")
+    assert seen["kept"] == 1
+
+
+def test_processes_that_write_and_read_at_once_lose_nothing(home: Path):
+    code = """
+from labkit.course import journal
+for number in range(25):
+    assert journal.note("why", "0.1", answer=str(number))
+    assert journal.entries()"""
+    writers = [subprocess.Popen([sys.executable, "-c", code]) for _ in range(3)]
+    assert [one.wait(60) for one in writers] == [0, 0, 0]
+    answers = Counter(data["answer"] for _, _, data in kept())
+    assert answers == {str(number): 3 for number in range(25)}
+
+
+def test_while_another_program_keeps_it_locked_a_line_lost_is_told_and_reading_goes_on(
+    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    why("0.1", "before")
+    monkeypatch.setattr(opening, "PATIENCE_SECONDS", 0.0)
+    with closing(sqlite3.connect(home / journal.FILE, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        why("0.1", "meanwhile")
+        assert len(kept()) == 1
+    told = f"{LOST}: another program keeps it locked. What to do: close that program, and run this again."
+    assert capsys.readouterr().out.splitlines()[1:] == [told]
+
+
+def test_one_of_a_newer_version_is_left_as_it_is_and_the_line_lost_is_told(
+    home: Path, capsys: pytest.CaptureFixture[str]
+):
+    why("0.1", "before")
+    with closing(sqlite3.connect(home / journal.FILE)) as db:
+        db.execute("ALTER TABLE entries ADD COLUMN course TEXT")
+        db.execute("PRAGMA user_version = 2")
+    before = (home / journal.FILE).read_bytes()
+    why("0.1", "because")
+    compare(1, 1, "00: refunds")
+    newer = (
+        "it is a newer lab schema, version 2 (this lab reads version 1). What to do: set LABKIT_HOME to another folder"
+    )
+    told = f"{LOST}: {newer}; this one is left as it is."
+    assert capsys.readouterr().out.splitlines()[1:] == [told, "predicted: 1; observed: 1; as predicted", told]
+    assert newer in str(report(home / "report"))
+    assert (home / journal.FILE).read_bytes() == before
+
+
+def test_once_it_was_deleted_a_new_one_is_begun(home: Path):
+    for what in (home / journal.FILE, home):
+        why("0.1", "before")
+        shutil.rmtree(what) if what.is_dir() else what.unlink()
+        why("0.1", "after")
+        assert [data["answer"] for _, _, data in kept()] == ["after"]
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows deletes no open file")
+@pytest.mark.parametrize("times", [1, 2])
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_line_whose_file_is_deleted_in_the_middle_is_written_once_more(
+    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], times: int, when: str
+):
+    left = iter(range(times))
+
+    class Deleted(Database):
+        @contextmanager
+        def write(self) -> Iterator[sqlite3.Connection]:
+            if when == "before" and next(left, None) is not None:
+                shutil.rmtree(home)
+            with super().write() as db:
+                yield db
+            if when == "after" and next(left, None) is not None:
+                shutil.rmtree(home)
+
+    monkeypatch.setattr(journal, "Database", Deleted)
+    why("0.1", "because")
+    told = f"{LOST}: it was deleted while in use. What to do: run this again."
+    assert capsys.readouterr().out.splitlines() == ["why 0.1: in your journal now" if times == 1 else told]
+    assert [data["answer"] for _, _, data in kept()] == ["because"] * (times == 1)
+
+
 @pytest.mark.parametrize("content", [b"no database at all" * 100, b"SQLite format 3\0" + b"\xff" * 4000])
-def test_a_damaged_one_is_put_aside_and_a_new_one_begun(home: Path, content: bytes):
+def test_a_damaged_one_is_put_aside_and_a_new_one_begun(home: Path, content: bytes, capsys: pytest.CaptureFixture[str]):
     home.mkdir(parents=True)
     (home / journal.FILE).write_bytes(content)
     why("0.1", "because")
     assert [data["answer"] for _, _, data in kept()] == ["because"]
     (aside,) = home.glob("*.damaged-*")
     assert aside.read_bytes() == content
+    assert capsys.readouterr().out.splitlines() == [
+        f"your journal was damaged: a new one is begun, and the old one lies beside it as {aside.name}",
+        "why 0.1: in your journal now",
+    ]
+
+
+def test_of_several_damaged_ones_each_is_kept_with_its_log(home: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("time.time", lambda: 7.0)
+    home.mkdir(parents=True)
+    for content in (b"", b"hello"):
+        (home / journal.FILE).write_bytes(content)
+        if not content:
+            (home / f"{journal.FILE}-wal").write_bytes(b"what can still be saved")
+        why("0.1", "because")
+    aside = {one.name.removeprefix(journal.FILE): one.read_bytes() for one in home.glob("*.damaged-*")}
+    log = b"what can still be saved"
+    assert aside == {".damaged-7": b"", ".damaged-7-wal": log, ".damaged-8": b"hello"}
+
+
+def test_what_another_kernel_has_put_aside_is_not_put_aside_again(home: Path, monkeypatch: pytest.MonkeyPatch):
+    home.mkdir(parents=True)
+    path = home / journal.FILE
+    path.write_bytes(b"hello")
+
+    class Late(Database):
+        def __init__(self, *args: Any) -> None:
+            try:
+                super().__init__(*args)
+            except StoreCorrupt:
+                path.rename(home / "aside")  # the other kernel is faster, and begins a new one
+                Database(path, journal.JOURNAL).close()
+                raise
+
+    monkeypatch.setattr(journal, "Database", Late)
+    why("0.1", "because")
+    assert [data["answer"] for _, _, data in kept()] == ["because"]
+    assert sorted(one.name for one in home.iterdir()) == ["aside", journal.FILE]
 
 
 def test_another_programs_database_is_left_as_it_is(home: Path):

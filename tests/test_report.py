@@ -17,7 +17,7 @@ from courses import begin, finish, labs_own_capsule, note_capsule
 from labkit.cli import main
 from labkit.course import Report, journal, report
 from labkit.course.lessons import EXERCISES
-from labkit.course.report import HTML_FILE, MARKDOWN_FILE, ReportNotWritten
+from labkit.course.report import HTML_FILE, MARKDOWN_FILE
 from labkit.course.report_markdown import fenced, inline
 from labkit.show.diagram import NoRenderer
 
@@ -265,7 +265,10 @@ def test_a_file_of_another_program_is_left_alone_and_the_report_says_so(home: Pa
         db.execute("CREATE TABLE theirs (x)")
     db.close()
     before = (home / journal.FILE).read_bytes()
-    said = "The journal cannot be read, so nothing of it is shown here. What to do: choose another file"
+    said = (
+        "The journal cannot be read, so nothing of it is shown here: it is a database of another program "
+        "(application id 7). What to do: set LABKIT_HOME to another folder; this one is left as it is."
+    )
     assert said in str(report())
     assert said in html(report())
     assert (home / journal.FILE).read_bytes() == before
@@ -365,9 +368,12 @@ def test_a_new_report_takes_the_place_of_the_old_one(home: Path):
 
 def test_a_folder_that_is_a_file_is_named_with_what_to_do(tmp_path: Path):
     (tmp_path / "taken").write_text("mine")
-    with pytest.raises(ReportNotWritten, match=r"taken: .*name another folder") as caught:
-        report(tmp_path / "taken")
-    assert (caught.value.folder, caught.value.reason) == (tmp_path / "taken", os.strerror(errno.EEXIST))
+    told = report(tmp_path / "taken")
+    assert str(told).startswith(
+        f"The report cannot be written into {tmp_path / 'taken'}: {os.strerror(errno.EEXIST)}. "
+    )
+    assert "name another folder" in told.unwritten
+    assert told._repr_mimebundle_() == {"text/plain": str(told)}
     assert (tmp_path / "taken").read_text() == "mine"
 
 
@@ -383,16 +389,14 @@ def test_a_full_disk_leaves_the_earlier_report_as_it_was(home: Path, monkeypatch
             raise error
 
     monkeypatch.setattr(os, "fsync", fsync)
-    with pytest.raises(ReportNotWritten, match="No space left"):
-        report()
+    assert os.strerror(errno.ENOSPC) in report().unwritten
     assert {one: one.read_bytes() for one in (before.html, before.markdown)} == files
     assert {one.name for one in home.iterdir()} == {HTML_FILE, MARKDOWN_FILE, journal.FILE}
 
 
 def test_a_name_that_is_taken_by_a_folder_is_said_and_nothing_is_left_behind(tmp_path: Path):
     (tmp_path / HTML_FILE / "mine").mkdir(parents=True)
-    with pytest.raises(ReportNotWritten):
-        report(tmp_path)
+    assert report(tmp_path).unwritten
     assert [one.name for one in tmp_path.iterdir()] == [HTML_FILE]
 
 
@@ -409,3 +413,14 @@ def test_the_command_says_where_it_cannot(tmp_path: Path, capsys: pytest.Capture
     said = capsys.readouterr()
     assert said.out == ""
     assert said.err.startswith("The report cannot be written into ")
+
+
+def test_without_any_home_it_is_written_where_one_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    def nowhere() -> Path:
+        raise RuntimeError("could not determine the home directory")
+
+    monkeypatch.setattr(journal, "home", nowhere)
+    monkeypatch.chdir(tmp_path)
+    written = report()
+    assert "What to do: set LABKIT_HOME to a folder that can be written." in written.trouble
+    assert sorted(one.name for one in tmp_path.iterdir()) == [HTML_FILE, MARKDOWN_FILE]

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import sys
 
-from labkit.course.report import ReportNotWritten, report
+from labkit.course.report import report
 
 
 def run_report(folder: str | None = None) -> int:
     """Write the report into a folder, by default where the journal lies, and say where it is; 1 where it cannot be."""
-    try:
-        written = report(folder)
-    except ReportNotWritten as error:
-        print(error, file=sys.stderr)
+    written = report(folder)
+    if written.unwritten:
+        print(written, file=sys.stderr)
         return 1
     print(f"{written}\n{written.html.resolve()}\n{written.markdown.resolve()}")
     return 0

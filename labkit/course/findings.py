@@ -16,11 +16,11 @@ from typing import Any
 from labkit.course import journal
 from labkit.course.journal import MAX_TEXT, Entry
 from labkit.course.lessons import EXERCISES
-from labkit.errors import InvalidInput, StoreError
+from labkit.errors import InvalidInput
 from labkit.show.tables import TextTable
 
 TRADE_OFF = "10.2"
-UNREADABLE = "The journal cannot be read, so nothing of it is shown here."
+UNREADABLE = "The journal cannot be read, so nothing of it is shown here:"
 DAMAGED = "An earlier journal was damaged and put aside; nothing of it is shown here."
 NAMELESS = "(not named)"
 UNPRINTABLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]")
@@ -134,10 +134,8 @@ def _read() -> tuple[list[Entry], str]:
     try:
         noted = journal.entries()
         return noted, DAMAGED if any(journal.home().glob(f"{journal.FILE}.damaged-*")) else ""
-    except StoreError as error:
-        return [], f"{UNREADABLE} What to do: {error.advice}."
-    except (OSError, ValueError, RecursionError):
-        return [], UNREADABLE
+    except (*journal.FAILURES, ValueError) as error:
+        return [], f"{UNREADABLE} {journal.trouble(error)}"
 
 
 def _result(number: str, checks: Sequence[Checked]) -> Result:

@@ -13,33 +13,19 @@ from typing import Any
 
 from labkit.course import journal
 from labkit.course.findings import gather
-from labkit.errors import LabError
 
 HTML_FILE, MARKDOWN_FILE = "recovery-report.html", "recovery-report.md"
 
 
-class ReportNotWritten(LabError):
-    """The report could not be written; a file of an earlier one is as it was, or new and whole.
-
-    Fields: `folder`, `reason`.
-    """
-
-    def __init__(self, folder: Path, reason: str) -> None:
-        self.folder, self.reason = folder, reason
-        super().__init__(
-            f"The report cannot be written into {folder}: {reason}. What to do: make room there, or name another "
-            'folder: report("folder"). Nothing in your journal is lost, and no file is left half written.'
-        )
-
-
 @dataclass(frozen=True)
 class Report:
-    """A report that lies in a folder.
+    """A report that lies in a folder, or would.
 
     Args:
         html, markdown: its two files.
         attempted, passed, exercises: how many exercises were attempted, have ever passed, and there are.
         trouble: why nothing of the journal is in it; empty where something could be.
+        unwritten: why there is none, and what to do; then a file of an earlier one is as it was, or new and whole.
     """
 
     html: Path
@@ -48,14 +34,19 @@ class Report:
     passed: int
     exercises: int
     trouble: str = ""
+    unwritten: str = ""
 
     def __str__(self) -> str:
+        if self.unwritten:
+            return self.unwritten
         passed = f", {self.passed} passed" if self.attempted else ""
         text = f"a report of {self.attempted} of {self.exercises} exercises{passed}: {HTML_FILE} and {MARKDOWN_FILE}"
         return f"{text}\n{self.trouble}" if self.trouble else text
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
-        if not self.attempted:  # a stored notebook shows an untouched course, and no path of a machine
+        if (
+            self.unwritten or not self.attempted
+        ):  # a stored notebook shows an untouched course, and no path of a machine
             return {"text/plain": str(self)}
         told, path = escape(str(self)), escape(str(self.html.resolve()))
         return {"text/plain": str(self), "text/html": f"<p>{told}</p><p>Open in a browser: <code>{path}</code></p>"}
@@ -69,21 +60,24 @@ def report(folder: str | Path | None = None) -> Report:
 
     Returns:
         What was written: its text is the same everywhere for an untouched course; `html` and `markdown` are the paths.
-
-    Raises:
-        ReportNotWritten: the folder cannot be made or written to.
+        It is never an exception: where nothing could be written, the text says why.
     """
     from labkit.course import report_html, report_markdown
 
-    place = journal.home() if folder is None else Path(folder)
+    try:
+        place = journal.home() if folder is None else Path(folder)
+    except RuntimeError:  # there is no home at all
+        place = Path()
     found = gather()
     pages = {HTML_FILE: report_html.page(found), MARKDOWN_FILE: report_markdown.page(found)}
+    html, markdown = (place / name for name in pages)
+    unwritten = ""
     try:
         _write(place, pages)
     except OSError as error:
-        raise ReportNotWritten(place, error.strerror or type(error).__name__) from error
-    html, markdown = (place / name for name in pages)
-    return Report(html, markdown, found.attempted, found.passed, len(found.results), found.trouble)
+        advice = 'What to do: make room there, or name another folder: report("folder"). Your journal is as it was.'
+        unwritten = f"The report cannot be written into {place}: {error.strerror or type(error).__name__}. {advice}"
+    return Report(html, markdown, found.attempted, found.passed, len(found.results), found.trouble, unwritten)
 
 
 def _write(place: Path, pages: Mapping[str, str]) -> None:

@@ -3,7 +3,6 @@
 import argparse
 import json
 import os
-import resource
 import shutil
 import subprocess
 import tempfile
@@ -98,6 +97,8 @@ def full(folder: Path, ledger: bool) -> dict[str, object]:
 
 def limited(folder: Path, ledger: bool) -> dict[str, object]:
     """A limit on the length of files, as a quota: SQLite only hears that a write failed."""
+    import resource  # Windows has none
+
     filling = Filling(folder / "file.sqlite", ledger)
     filling.add()
     resource.setrlimit(resource.RLIMIT_FSIZE, (400_000, resource.RLIM_INFINITY))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 BOTH_YES = "Two workers read the same row before either wrote. Put the condition into the UPDATE, not before it."
 NOT_SAID = "Return what the UPDATE did: its affected-row count (-1 tells nothing). And is the change committed?"
+YES_OR_NO = "Return the affected-row count == 1, whatever came of it; a path without a `return` returns None."
 LEFT_OPEN = "Every path out of your function must end its transaction, also where nothing was changed: use `with db:`."
 RAISES = "Return False where it is not to be had. A transaction that reads first may find the database locked later."
 THIS_CALL = "Count what this one UPDATE has changed, not what was changed before."

@@ -167,6 +167,27 @@ def keeps_the_result(run: SqlRun) -> str:
     return ""
 
 
+def says_yes_or_no(run: SqlRun) -> str:
+    """A call returns True or False (a count of 1 or 0 will do), and nothing else that Python takes for one of them."""
+    return _misfit(run, lambda said: isinstance(said, int) and said in (0, 1), "True or False")
+
+
+def says_token_or_none(run: SqlRun) -> str:
+    """A call returns the new token, a whole number above zero, or None."""
+    return _misfit(run, lambda said: said is None or (type(said) is int and said > 0), "a token or None")
+
+
+def _misfit(run: SqlRun, fits: Callable[[Any], bool], wanted: str) -> str:
+    calls: dict[str, str] = {}
+    for one in run.log:
+        if isinstance(one, Said) and one.what == "call":
+            calls[one.worker] = one.value
+        elif isinstance(one, Said) and one.what == "said" and not fits(one.value):
+            returned = shortened(repr(one.value)) if isinstance(one.value, str) else in_short(one.value)
+            return f"{one.worker}, called with ({calls[one.worker]}), returned {returned}, where {wanted} is wanted"
+    return ""
+
+
 def in_short(said: object) -> str:
     """What a call has said, in few words that are the same on every run."""
     plain = said is None or isinstance(said, bool | int | float | str | tuple)
@@ -179,9 +200,10 @@ def _answers(run: SqlRun, what: str) -> list[tuple[str, Any]]:
 
 def one_call(*more: SqlLaw) -> Mapping[str, SqlLaw]:
     """The laws of a function that tries one change and says whether it was granted."""
-    return named(leaves_nothing_open, *CLAIM_LAWS, raises_nothing, leaves_others_alone, tokens_only_grow, *more)
+    told = (leaves_nothing_open, *CLAIM_LAWS, raises_nothing, leaves_others_alone, tokens_only_grow)
+    return named(*told, *more, says_yes_or_no)
 
 
-def refusals() -> Mapping[str, SqlLaw]:
-    """The laws of a call that must be refused."""
-    return named(must_be_refused, leaves_nothing_open, raises_nothing, says_what_it_did)
+def refusals(kind: SqlLaw = says_yes_or_no) -> Mapping[str, SqlLaw]:
+    """The laws of a call that must be refused; `kind` is the one about what it returns."""
+    return named(must_be_refused, leaves_nothing_open, raises_nothing, says_what_it_did, kind)

@@ -68,6 +68,6 @@ def counts(run: SqlRun) -> str:
     """A relay says how many messages it has handed over."""
     for name, told in sorted(run.results.items()):
         handed = sum(one.worker == name for one in run.log if isinstance(one, Handed))
-        if told is None or told != handed:
+        if type(told) is not int or told != handed:
             return f"{name} says {in_short(told)}, and has handed over {handed}"
     return ""

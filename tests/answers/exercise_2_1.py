@@ -9,6 +9,7 @@ CLAIMED = "state = 'running', version = version + 1, lease_token = lease_token +
 RACE = "The law that broke, one_says_yes:"
 LIES = "The law that broke, says_what_it_did:"
 OPEN = "The law that broke, leaves_nothing_open:"
+KIND = "The law that broke, says_yes_or_no:"
 ANYWAY = "The law that broke, must_be_refused:"
 
 
@@ -247,3 +248,8 @@ def waits_until_it_wins(db, task_id, expected_version):
     while not one_update(db, task_id, expected_version):
         time.sleep(5)
     return True
+
+
+@wrong("2.1", KIND, "returned None, where True or False is wanted", "a path without a `return`")
+def says_nothing_where_it_did_nothing(db, task_id, expected_version):
+    return one_update(db, task_id, expected_version) or None

@@ -133,3 +133,8 @@ def counts_all_changes_of_the_connection(db, task_id, seen_version):
     with db:
         db.execute(ADVANCE, (task_id, seen_version))
     return db.total_changes > 0
+
+
+@wrong("2.2", "The law that broke, says_yes_or_no:", "returned 'yes', where True or False is wanted")
+def yes_in_words(db, task_id, seen_version):
+    return "yes" if compare_in_the_update(db, task_id, seen_version) else ""

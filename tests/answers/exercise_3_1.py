@@ -6,6 +6,7 @@ from answers import right, wrong
 
 TAKE = "UPDATE tasks SET lease_owner = ?, lease_expires_at = ?, lease_token = lease_token + 1, version = version + 1"
 EXPIRED = "WHERE id = ? AND state = 'running' AND lease_expires_at <= ?"
+KIND = "The law that broke, says_token_or_none:"
 HELD = "The law that broke, only_the_current_token:"
 
 
@@ -200,3 +201,25 @@ def there_is_always_a_row(db, task_id, worker, now, lease_seconds):
     with db:
         sql = f"{TAKE} {EXPIRED} RETURNING lease_token"
         return db.execute(sql, (worker, now + lease_seconds, task_id, now)).fetchone()[0]
+
+
+@wrong("3.1", KIND, "returned 0, where a token or None is wanted", "return None itself")
+def zero_for_nothing(db, task_id, worker, now, lease_seconds):
+    return returning_the_token(db, task_id, worker, now, lease_seconds) or 0
+
+
+@wrong("3.1", KIND, "returned False, where a token or None is wanted")
+def false_for_nothing(db, task_id, worker, now, lease_seconds):
+    return returning_the_token(db, task_id, worker, now, lease_seconds) or False
+
+
+@wrong("3.1", KIND, "returned (), where a token or None", "Tasks that nobody holds:")
+def an_empty_row_for_nothing(db, task_id, worker, now, lease_seconds):
+    (held,) = db.execute("SELECT count(*) FROM tasks WHERE id = ? AND state = 'running'", (task_id,)).fetchone()
+    return returning_the_token(db, task_id, worker, now, lease_seconds) if held else ()
+
+
+@wrong("3.1", KIND, "returned 1001.0, where a token or None is wanted")
+def a_token_with_a_point(db, task_id, worker, now, lease_seconds):
+    token = returning_the_token(db, task_id, worker, now, lease_seconds)
+    return None if token is None else float(token)

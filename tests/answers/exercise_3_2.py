@@ -132,3 +132,8 @@ def the_owner_stays(db, task_id, token):
 def uncertain_too(db, task_id, token):
     with db:
         return db.execute(FINISH.replace("= 'running'", "IN ('running', 'uncertain')"), (task_id, token)).rowcount == 1
+
+
+@wrong("3.2", "The law that broke, says_yes_or_no:", "returned None, where True or False is wanted")
+def says_nothing_to_a_zombie(db, task_id, token):
+    return one_update(db, task_id, token) or None

@@ -203,3 +203,8 @@ def a_script_commits_first(db, task_id, token, operation_id, result):
         return True
     db.rollback()
     return False
+
+
+@wrong("4.1", "The law that broke, says_yes_or_no:", "returned 'payments-1', where True or False is wanted")
+def the_result_for_a_yes(db, task_id, token, operation_id, result):
+    return result if the_task_first(db, task_id, token, operation_id, result) else False

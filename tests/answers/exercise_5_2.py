@@ -106,3 +106,9 @@ def two_truth_values(remote):
 @wrong("5.2", UNTRUE, "returned an object of type NoneType")
 def nothing(remote):
     twice(remote)
+
+
+@wrong("5.2", UNTRUE, "says that the remote honours keys: None, where True or False is wanted")
+def says_nothing_where_there_are_none(remote):
+    one, other = twice(remote)
+    return Capabilities(idempotency_keys=one.reference == other.reference or None, status_query=asks(remote))

@@ -142,3 +142,8 @@ def the_token_too_is_cleared(db, task_id, token, message):
             return False
         db.execute(POST, {"task_id": task_id, **message})
     return True
+
+
+@wrong("8.1", "The law that broke, says_yes_or_no:", "returned None, where True or False is wanted", "(pause)")
+def says_nothing_where_it_is_not_its_own(db, task_id, token, message):
+    return both_in_one(db, task_id, token, message) or None

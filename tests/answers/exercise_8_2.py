@@ -180,3 +180,8 @@ def writes_while_it_reads(db, publish):
         with db:
             db.execute(MARK, (message_id,))
     return handed
+
+
+@wrong("8.2", "The law that broke, counts:", "says 3.0, and has handed over 3")
+def a_count_with_a_point(db, publish):
+    return float(publish_then_mark(db, publish))

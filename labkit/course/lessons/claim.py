@@ -7,7 +7,17 @@ from functools import partial
 from typing import Any
 
 from labkit.course.exercises import Exercise
-from labkit.course.hints import BOTH_YES, GUARDS, LEFT_OPEN, NOT_SAID, NOTHING_ELSE, RAISES, THIS_CALL, VERSION
+from labkit.course.hints import (
+    BOTH_YES,
+    GUARDS,
+    LEFT_OPEN,
+    NOT_SAID,
+    NOTHING_ELSE,
+    RAISES,
+    THIS_CALL,
+    VERSION,
+    YES_OR_NO,
+)
 from labkit.course.laws import (
     asked,
     changes_only,
@@ -18,6 +28,7 @@ from labkit.course.laws import (
     one_call,
     raises_nothing,
     refusals,
+    says_yes_or_no,
 )
 from labkit.course.rows import OTHER, QUEUED, RUNNING, TASK, all_but, in_state, named_after
 from labkit.course.searching import Answer, Search, Setting
@@ -73,7 +84,7 @@ def several_calls(sql: str, calls: Sequence[tuple[str, int]], answer: Answer) ->
     def prepare(db: Any) -> None:
         db.executemany(sql, [(TASK, 1), (OTHER, 1)])
 
-    laws = named(leaves_nothing_open, raises_nothing, each_call_says_what_it_did)
+    laws = named(leaves_nothing_open, raises_nothing, each_call_says_what_it_did, says_yes_or_no)
     return BenchScenario(goes_on, prepare, laws, 1, frozenset(), due=None)
 
 
@@ -139,6 +150,7 @@ def two_interrupted(answer: Answer) -> Scenario:
         changes_only("step", "version"),
         no_worker_breaks,
         raises_nothing,
+        says_yes_or_no,
     )
     return BenchScenario(goes_on, prepare, laws, 2, SURPRISES, due=None)
 
@@ -197,6 +209,7 @@ EXERCISES = (
                 "one_says_yes": BOTH_YES,
                 "only_the_current_token": BOTH_YES,
                 "says_what_it_did": NOT_SAID,
+                "says_yes_or_no": YES_OR_NO,
                 "must_be_refused": GUARDS,
                 "leaves_others_alone": "Which row does your UPDATE mean?",
                 "every_change_has_its_version": VERSION,
@@ -227,6 +240,7 @@ EXERCISES = (
                 "each_call_says_what_it_did": THIS_CALL,
                 "decides_by_what_it_read": "You saw one version; write only onto that one. Do not read again.",
                 "says_what_it_did": NOT_SAID,
+                "says_yes_or_no": YES_OR_NO,
                 "must_be_refused": GUARDS,
                 "leaves_others_alone": "Which row does your UPDATE mean?",
                 "every_change_has_its_version": VERSION,

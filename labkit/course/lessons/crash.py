@@ -6,7 +6,7 @@ from typing import Any
 
 from labkit.course.exercises import Exercise
 from labkit.course.gap_trials import try_gaps
-from labkit.course.hints import LEFT_OPEN, NOT_SAID, NOTHING_ELSE, RAISES, TOKEN, VERSION
+from labkit.course.hints import LEFT_OPEN, NOT_SAID, NOTHING_ELSE, RAISES, TOKEN, VERSION, YES_OR_NO
 from labkit.course.laws import (
     asked,
     changes_only,
@@ -17,6 +17,7 @@ from labkit.course.laws import (
     must_be_refused,
     one_call,
     raises_nothing,
+    says_yes_or_no,
     tokens_only_grow,
 )
 from labkit.course.lessons.lease import acquired
@@ -89,6 +90,7 @@ def works_through(answer: Answer) -> Scenario:
         keeps_the_result,
         *WORKER_LAWS,
         checkpoint_says_so,
+        says_yes_or_no,
     )
     keys = {"payments": Capabilities(idempotency_keys=True)}
     return BenchScenario(works, prepare, laws, 1, frozenset({"crash", "pause"}), remotes=keys)
@@ -114,7 +116,12 @@ def does_not_fit(answer: Answer) -> Scenario:
         db.execute("UPDATE tasks SET step = 1 WHERE id = ?", (TASK,))
 
     return BenchScenario(
-        works, prepare, named(must_be_refused, leaves_nothing_open, raises_nothing), 1, frozenset(), due=None
+        works,
+        prepare,
+        named(must_be_refused, leaves_nothing_open, raises_nothing, says_yes_or_no),
+        1,
+        frozenset(),
+        due=None,
     )
 
 
@@ -155,6 +162,7 @@ EXERCISES = (
                 "no_worker_breaks": RAISES,
                 "raises_nothing": RAISES,
                 "says_what_it_did": NOT_SAID,
+                "says_yes_or_no": YES_OR_NO,
                 "keeps_the_result": "The result is the remote's own reference; keep it as it is.",
                 "settled_in_the_end": "The work never ends. Is the change committed, and does it match the rows?",
                 "leaves_others_alone": "Which rows do your UPDATEs mean?",

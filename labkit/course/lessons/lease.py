@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from labkit.course.exercises import Exercise
-from labkit.course.hints import BOTH_YES, LEFT_OPEN, NOT_SAID, NOTHING_ELSE, RAISES, TOKEN, VERSION
+from labkit.course.hints import BOTH_YES, LEFT_OPEN, NOT_SAID, NOTHING_ELSE, RAISES, TOKEN, VERSION, YES_OR_NO
 from labkit.course.laws import (
     LEASE_SECONDS,
     asked,
@@ -18,6 +18,8 @@ from labkit.course.laws import (
     one_call,
     raises_nothing,
     refusals,
+    says_token_or_none,
+    says_yes_or_no,
     tokens_only_grow,
     yes_means,
 )
@@ -84,9 +86,8 @@ def executor_gone(answer: Answer) -> Scenario:
         db.executemany(RUNNING, [(TASK, 2), (OTHER, 2)])
         db.execute("UPDATE tasks SET step = 1, attempts = 1, lease_token = ?", (LAST_TOKEN,))
 
-    return BenchScenario(
-        takes_over, prepare, named(*TAKING_LAWS, TAKES_ONLY, *CLAIM_LAWS, raises_nothing), 3, SURPRISES, due=None
-    )
+    laws = named(*TAKING_LAWS, TAKES_ONLY, *CLAIM_LAWS, raises_nothing, says_token_or_none)
+    return BenchScenario(takes_over, prepare, laws, 3, SURPRISES, due=None)
 
 
 def holder_renews(answer: Answer) -> Scenario:
@@ -107,7 +108,7 @@ def holder_renews(answer: Answer) -> Scenario:
     def prepare(db: Any) -> None:
         db.execute("INSERT INTO tasks (id, kind) VALUES (?, 'refund')", (TASK,))
 
-    laws = named(*TAKING_LAWS, says_what_it_did, raises_nothing)
+    laws = named(*TAKING_LAWS, says_what_it_did, raises_nothing, says_token_or_none)
     return BenchScenario(works, prepare, laws, 2, frozenset({"switch"}), due=None)
 
 
@@ -121,7 +122,7 @@ def taken_again(answer: Answer) -> Scenario:
     def prepare(db: Any) -> None:
         db.execute(RUNNING, (TASK, 2))
 
-    laws = named(*TAKING_LAWS, says_what_it_did, raises_nothing)
+    laws = named(*TAKING_LAWS, says_what_it_did, raises_nothing, says_token_or_none)
     return BenchScenario(takes_over, prepare, laws, 2, frozenset({"pause"}), due=None)
 
 
@@ -136,7 +137,7 @@ def nobody_held(answer: Answer) -> Scenario:
     def prepare(db: Any) -> None:
         in_state(db, NOT_HELD)
 
-    return BenchScenario(takes_over, prepare, refusals(), 1, frozenset(), due=None)
+    return BenchScenario(takes_over, prepare, refusals(says_token_or_none), 1, frozenset(), due=None)
 
 
 def zombie(answer: Answer) -> Scenario:
@@ -152,7 +153,7 @@ def zombie(answer: Answer) -> Scenario:
         db.execute("INSERT INTO tasks (id, kind) VALUES (?, 'refund')", (TASK,))
 
     finishing = (no_worker_breaks, raises_nothing, leaves_nothing_open, tokens_only_grow)
-    laws = named(*finishing, *WORKER_LAWS, yes_means("finish", State.SUCCEEDED))
+    laws = named(*finishing, *WORKER_LAWS, yes_means("finish", State.SUCCEEDED), says_yes_or_no)
     return BenchScenario(finishes, prepare, laws, 1, frozenset({"crash", "pause", "switch"}))
 
 
@@ -204,6 +205,7 @@ EXERCISES = (
                 "new, larger token.",
                 "tells_its_token": "Return the token as it stands on record after your UPDATE, before anybody else can "
                 "change it: RETURNING helps.",
+                "says_token_or_none": "Where it is not to be had, return None itself: 0 and False look like tokens.",
                 "lease_as_asked": "The owner is `worker`, and the lease ends at now + lease_seconds.",
                 "says_what_it_did": NOT_SAID,
                 "nothing_else_changes": NOTHING_ELSE,
@@ -237,6 +239,7 @@ EXERCISES = (
                 "must_be_refused": "Is it running, and under this token? The WHERE clause must ask for both.",
                 "says_what_it_did": NOT_SAID,
                 "says_so": NOT_SAID,
+                "says_yes_or_no": YES_OR_NO,
                 "one_says_yes": BOTH_YES,
                 "every_change_has_its_version": VERSION,
                 "settled_in_the_end": "The task never ends. Does your UPDATE match the row, and is it committed?",

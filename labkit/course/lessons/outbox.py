@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from labkit.course.exercises import Exercise
-from labkit.course.hints import LEFT_OPEN, NOT_SAID, RAISES, TOKEN, VERSION
+from labkit.course.hints import LEFT_OPEN, NOT_SAID, RAISES, TOKEN, VERSION, YES_OR_NO
 from labkit.course.laws import (
     asked,
     first_yes,
     leaves_nothing_open,
     raises_nothing,
     refusals,
+    says_yes_or_no,
     tokens_only_grow,
     yes_means,
 )
@@ -60,7 +61,7 @@ def ends_and_tells(answer: Answer) -> Scenario:
 
     calling = (no_worker_breaks, raises_nothing, leaves_nothing_open, tokens_only_grow)
     announced = (announces_only_what_happened, every_end_is_announced, announced_as_given)
-    laws = named(*calling, *announced, *WORKER_LAWS, yes_means("finish", State.SUCCEEDED))
+    laws = named(*calling, *announced, *WORKER_LAWS, yes_means("finish", State.SUCCEEDED), says_yes_or_no)
     return BenchScenario(works, prepare, laws, 1, frozenset({"crash", "pause"}))
 
 
@@ -158,6 +159,7 @@ EXERCISES = (
                 "only_the_current_token": TOKEN,
                 "every_change_has_its_version": VERSION,
                 "says_so": NOT_SAID,
+                "says_yes_or_no": YES_OR_NO,
                 "says_what_it_did": NOT_SAID,
                 "settled_in_the_end": "The task never ends. Does your UPDATE match the row, and is it committed?",
                 "no_worker_breaks": "The outbox takes each message_id once; and an ended task has no lease.",

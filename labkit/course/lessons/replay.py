@@ -9,6 +9,7 @@ from typing import Any
 
 from labkit.course.exercises import Exercise
 from labkit.course.key_trials import KeyTrial, Sending, key_of
+from labkit.course.laws import in_short
 from labkit.course.searching import Answer, Search, Setting
 from labkit.course.submission import Submission, shortened
 from labkit.course.trials import WIDTH, Trial
@@ -126,6 +127,8 @@ def _found_out(can: Capabilities) -> Callable[[Any], str]:
                 ("honours keys", told.idempotency_keys, truth[0]),
                 ("answers a query", told.status_query, truth[1]),
             ):
+                if said not in (True, False):
+                    return f"{name} says that the remote {what}: {in_short(said)}, where True or False is wanted"
                 if bool(said) != true:
                     return f"{name} says that the remote {what}: {bool(said)}; that is not true"
         return ""

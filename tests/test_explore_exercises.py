@@ -4,12 +4,14 @@ The functions know nothing of the explorer. A few lines around each of them say 
 """
 
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import pytest
 
+from labkit.errors import NotSent
 from labkit.explore.bench import Bench, outbox_due
 from labkit.explore.benchworld import BenchScenario
 from labkit.explore.row_laws import (
@@ -17,6 +19,7 @@ from labkit.explore.row_laws import (
     OUTBOX_LAWS,
     WORKER_LAWS,
     named,
+    no_worker_breaks,
     only_the_current_token,
     result_and_step_in_one_commit,
     tells_its_token,
@@ -333,3 +336,31 @@ def test_the_smallest_failing_run_can_be_shown_with_its_three_views() -> None:
     assert shown[0] == ("worker-1", "", "queued v1: refund pending", {}, "")
     assert shown[2] == ("worker-1", "committed", "running v2: refund pending", {}, "pause")
     assert shown[-1] == ("worker-3", "returns None", "succeeded v5: refund done", {"task-1/refund": 1}, "")
+
+
+# workers that break one after the other
+
+
+def ended_by(error_of: Callable[[int], Exception]) -> tuple[list[str], str]:
+    """Who ended by an error, and what the law about them says, where the first worker only lets its lease run out."""
+
+    def breaks(db: Any, task_id: str, token: int) -> None:
+        if token > 1:
+            raise error_of(token)
+
+    with closing(finishing(breaks).open()) as world:
+        world.play(())
+        run = world.record()
+        return list(run.errors), no_worker_breaks(run)
+
+
+def test_a_run_ends_once_three_workers_in_a_row_have_ended_by_the_same_bug():
+    told = "worker-2 ended with KeyError: 2"
+    assert ended_by(KeyError) == (["worker-2", "worker-3", "worker-4"], told)
+
+
+def test_other_errors_and_refusals_end_no_run_and_workers_are_told_in_the_order_of_their_numbers():
+    ended, told = ended_by(lambda token: KeyError(token) if token % 2 else ValueError(token))
+    assert (ended, told) == ([f"worker-{number}" for number in range(2, 16)], "worker-2 ended with ValueError: 2")
+    ended, told = ended_by(lambda token: NotSent("payments", "task-1/refund", "refused"))
+    assert (len(ended), told) == (14, "")

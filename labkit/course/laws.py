@@ -50,7 +50,7 @@ def leaves_nothing_open(run: SqlRun) -> str:
 
 def raises_nothing(run: SqlRun) -> str:
     """A call returns what it has to say, also where it is refused; it raises nothing."""
-    for name, error in sorted(run.errors.items()):
+    for name, error in run.errors.items():
         calls = [words for who, words in _answers(run, "call") if who == name]
         called = f", called with ({calls[-1]})," if calls else ""
         return f"{name}{called} ended with {type(error).__name__}: {error}"

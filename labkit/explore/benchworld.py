@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from labkit.changes import Assumptions
+from labkit.errors import ChangeRefused, RemoteError
 from labkit.exchange import Request
 from labkit.explore.bench import Bench, BenchRun, Due, acquires, tasks_due
 from labkit.explore.choices import CLOCK
@@ -23,6 +24,9 @@ from labkit.remote import LEDGER, Capabilities, RemoteService
 from labkit.seams import Point
 from labkit.states import ENDED_STATES
 from labkit.store import TaskStore
+
+SAME_ERRORS = 3
+"""After so many workers in a row that ended by the same bug nobody comes any more."""
 
 _ENDED = ", ".join(f"'{state}'" for state in sorted(ENDED_STATES))
 _CANCELLABLE = f"direction = 'do' AND NOT cancel_requested AND state NOT IN ({_ENDED})"
@@ -101,7 +105,14 @@ class BenchWorld(SqlWorld):
             hub.run()
 
     def _due(self) -> float | None:
-        return None if self.scenario.due is None else self.scenario.due(self._db)
+        return None if self.scenario.due is None or self._hopeless() else self.scenario.due(self._db)
+
+    def _hopeless(self) -> bool:
+        """Whether the last workers have all ended by the same bug, which breaks a law of this scenario already."""
+        last = [type(life.error) for life in self._hub.lives[-SAME_ERRORS:]]
+        if "no_worker_breaks" not in self.scenario.laws or len(last) < SAME_ERRORS or len({*last}) > 1:
+            return False
+        return not issubclass(last[0], ChangeRefused | RemoteError | None)
 
     def _under_way(self) -> list[float]:
         return [at for service in self.services.values() for at in service.arrivals()]

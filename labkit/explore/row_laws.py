@@ -35,7 +35,7 @@ def moves_of(run: SqlRun) -> Iterator[tuple[Changed, Row, Row]]:
 
 def one_says_yes(run: SqlRun) -> str:
     """Of all workers that want the task, one is told yes."""
-    told = sorted(name for name, result in run.results.items() if result)
+    told = [name for name, result in run.results.items() if result]
     if len(told) > 1:
         return f"{' and '.join(told)} were all told yes"
     return "nobody was told yes" if not told and not run.dead and not run.errors else ""
@@ -44,7 +44,7 @@ def one_says_yes(run: SqlRun) -> str:
 def says_what_it_did(run: SqlRun) -> str:
     """A worker says yes if it has committed a change, and no if it has not."""
     changed = {one.worker for one in run.log if isinstance(one, Changed)}
-    for name, result in sorted(run.results.items()):
+    for name, result in run.results.items():
         if bool(result) != (name in changed):
             said, did = "yes" if result else "no", "something" if name in changed else "nothing"
             return f"{name} says {said}, and has changed {did}"
@@ -54,7 +54,7 @@ def says_what_it_did(run: SqlRun) -> str:
 def tells_its_token(run: SqlRun) -> str:
     """Whoever acquires a task is told the token that stands on record."""
     told = {change.worker: after["lease_token"] for change, _, after in moves_of(run) if acquires(change)}
-    for name, token in sorted(told.items()):
+    for name, token in told.items():
         if name in run.results and run.results[name] != token:
             return f"{name} acquired the task with token {token}, and was told {run.results[name]}"
     return ""
@@ -78,7 +78,7 @@ def result_and_step_in_one_commit(run: SqlRun) -> str:
 
 def no_worker_breaks(run: SqlRun) -> str:
     """A worker ends by itself, by a refused change or by a remote's error; anything else is a bug of the program."""
-    for name, error in sorted(run.errors.items()):
+    for name, error in run.errors.items():
         if not isinstance(error, ChangeRefused | RemoteError):
             return f"{name} ended with {type(error).__name__}: {error}"
     return ""

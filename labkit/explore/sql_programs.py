@@ -30,7 +30,7 @@ def sql_scenario(program: SqlProgram, prepare: Any, law: SqlLaw, *allowed: str, 
 
 def nobody_is_turned_away(run: SqlRun) -> str:
     """No worker ends with an error."""
-    for name, error in sorted(run.errors.items()):
+    for name, error in run.errors.items():
         if isinstance(error, sqlite3.OperationalError):
             return f"{name} is told at once: the database is locked"
         ours = f": {error}" if isinstance(error, LabError) else ""
@@ -63,7 +63,7 @@ def claim_by_reading(db: Any, name: str) -> str | None:
 
 def one_owner(run: SqlRun) -> str:
     """A task is claimed by one worker."""
-    owners = sorted(name for name, task in run.results.items() if task is not None)
+    owners = [name for name, task in run.results.items() if task is not None]
     return f"{' and '.join(owners)} both hold task-1" if len(owners) > 1 else ""
 
 

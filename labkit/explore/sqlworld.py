@@ -32,7 +32,7 @@ class SqlRun:
     Args:
         db: an untraced connection to the file as it is now; to be read only.
         results: what each worker's function returned, by worker; a worker that died or raised is not among them.
-        errors: what workers raised.
+        errors: what workers raised; like results in the order in which they were started.
         dead: the workers that were killed.
         log: the rows as they were at the start, then every row that a commit has changed, and who did it.
     """

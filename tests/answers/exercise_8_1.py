@@ -147,3 +147,10 @@ def the_token_too_is_cleared(db, task_id, token, message):
 @wrong("8.1", "The law that broke, says_yes_or_no:", "returned None, where True or False is wanted", "(pause)")
 def says_nothing_where_it_is_not_its_own(db, task_id, token, message):
     return both_in_one(db, task_id, token, message) or None
+
+
+@wrong("8.1", "The law that broke, no_worker_breaks:", "1 surprise (pause)", "worker-2 ended with IntegrityError")
+def the_message_first_and_again(db, task_id, token, message):
+    with db:
+        db.execute(POST, {"task_id": task_id, **message})
+        return db.execute(f"{END} {MINE}", (task_id, token)).rowcount == 1

@@ -144,7 +144,7 @@ def nothing_real_touched(run: BenchRun) -> str:
 
 def ends_by_itself(run: BenchRun) -> str:
     """A probe ends by itself, or by an error of the wire where an answer was lost."""
-    for name, error in sorted(run.errors.items()):
+    for name, error in run.errors.items():
         if not _of_the_wire(error):
             return f"{name} ended with {type(error).__name__}: {error}"
     return ""

@@ -12,7 +12,7 @@ from typing import Any
 from labkit.changes import Assumptions
 from labkit.errors import ChangeRefused, RemoteError
 from labkit.exchange import Request
-from labkit.explore.bench import Bench, BenchRun, Due, acquires, tasks_due
+from labkit.explore.bench import Bench, BenchRun, Due, acquires, outbox_due, tasks_due
 from labkit.explore.choices import CLOCK
 from labkit.explore.journal import Applied, Handed, Said
 from labkit.explore.laws import Record
@@ -131,6 +131,16 @@ class BenchWorld(SqlWorld):
         }
         before = tuple(operation_id for _, operation_id in self.scenario.applied)
         return BenchRun(run.db, run.results, run.errors, run.dead, run.log, effects, before, records)
+
+    def _view(self) -> str:
+        """What the database says to those whose work it is: of relays the messages, of others the tasks."""
+        if self.scenario.due is not outbox_due:
+            return super()._view()
+        rows = self._db.execute("SELECT delivered_at IS NOT NULL, message_id FROM outbox ORDER BY seq").fetchall()
+        marked, waiting = ([name for at, name in rows if at == done] for done in (True, False))
+        told = [f"{', '.join(marked)} marked"] if marked else []
+        told += [f"{', '.join(waiting)} wait{'' if waiting[1:] else 's'}"] if waiting else []
+        return "; ".join(told) or "no message"
 
     def _effects(self) -> dict[str, int]:
         counts = Counter[str]()

@@ -38,6 +38,7 @@ class Moment:
         database: what the task's row and its operations say.
         ledger: effects on record at the remotes, as pairs of operation id and count.
         fault: what went wrong here (`crash`, `reply lost`, …); empty on a quiet crossing.
+        broken: here the database shows for the first time that the law is broken which the run breaks in the end.
     """
 
     number: int
@@ -48,6 +49,7 @@ class Moment:
     database: str
     ledger: tuple[tuple[str, int], ...]
     fault: str = ""
+    broken: bool = False
 
 
 @dataclass(frozen=True)

@@ -336,6 +336,8 @@ def test_the_smallest_failing_run_can_be_shown_with_its_three_views() -> None:
     assert shown[0] == ("worker-1", "", "queued v1: refund pending", {}, "")
     assert shown[2] == ("worker-1", "committed", "running v2: refund pending", {}, "pause")
     assert shown[-1] == ("worker-3", "returns None", "succeeded v5: refund done", {"task-1/refund": 1}, "")
+    (marked,) = (one for one in moments if one.broken)
+    assert (marked.worker, marked.database) == ("worker-1", "running v4: refund done")
 
 
 # workers that break one after the other

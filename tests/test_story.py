@@ -1,6 +1,7 @@
 """A failing run as a table: what is left out of a long one, and what never is."""
 
 from labkit.course.story import MAX_LINES, Step, story_of
+from labkit.explore.sqltext import shown
 
 
 def steps(count: int, *faults: int) -> list[Step]:
@@ -22,12 +23,12 @@ def test_a_short_run_is_shown_whole_with_ditto_marks():
 def test_a_long_run_is_cut_and_keeps_its_ends_and_its_surprises():
     table = story_of(steps(200, 90, 150))
     assert len(str(table).splitlines()) <= MAX_LINES
-    shown = [row[1] for row in table.rows]
+    crossings = [row[1] for row in table.rows]
     for number in (0, 91, 151, 199):
-        assert f"step {number}" in shown
-    assert "step 90  !! crash" in shown
-    left_out = [int(text.split()[1]) for text in shown if text.startswith("...")]
-    assert sum(left_out) + len(shown) - len(left_out) == 200
+        assert f"step {number}" in crossings
+    assert "step 90  !! crash" in crossings
+    left_out = [int(text.split()[1]) for text in crossings if text.startswith("...")]
+    assert sum(left_out) + len(crossings) - len(left_out) == 200
 
 
 def test_no_ditto_mark_points_at_what_was_left_out():
@@ -45,6 +46,22 @@ def test_without_any_effect_the_ledger_has_a_line_and_no_column():
     table = story_of([Step("worker-1", "claim", "", "queued v1", {})])
     assert "the ledger shows" not in table.headers
     assert table.notes == ("(What the ledger shows: nothing, from first to last.)",)
+    assert story_of([Step("worker-1", "claim", "", "queued v1", {})], remotes=False).notes == ()
+
+
+def test_the_row_where_the_database_first_shows_the_broken_law_is_marked_and_never_cut():
+    run = [*steps(150), Step("worker-1", "COMMIT", "", "succeeded v4", {}, broken=True), *steps(150)]
+    (marked,) = (row for row in story_of(run).rows if "WRONG" in row[3])
+    assert marked[1:4] == ("COMMIT", "", "succeeded v4\n<- WRONG")
+
+
+def test_a_long_statement_keeps_its_condition():
+    sql = "UPDATE tasks SET state = 'running', version = version + 1, lease_owner = ? WHERE id = ? AND version = ?"
+    crossing = story_of([Step("worker-1", f"before {shown(sql)}", "", "", {})]).rows[0][1]
+    assert crossing == "UPDATE tasks SET state = 'running', vers... WHERE id = ? AND version = ?"
+    assert shown(f"{sql} AND {'x' * 99}") == "UPDATE tasks SET stat... WHERE id = ? AND version = ? AND xxxxxxxxxxx..."
+    assert shown(f"SELECT {'x' * 99}") == f"SELECT {'x' * 62}..."
+    assert shown("SELECT 1\n  WHERE 1") == "SELECT 1 WHERE 1"
 
 
 def test_a_run_that_fits_is_not_cut_however_its_surprises_lie():
@@ -53,15 +70,15 @@ def test_a_run_that_fits_is_not_cut_however_its_surprises_lie():
 
 
 def test_what_is_cut_of_a_long_run_is_nearer_to_its_end():
-    shown = [row[1] for row in story_of(steps(200)).rows]
-    (cut,) = (place for place, text in enumerate(shown) if text.startswith("..."))
-    assert cut > len(shown) / 2
+    crossings = [row[1] for row in story_of(steps(200)).rows]
+    (cut,) = (place for place, text in enumerate(crossings) if text.startswith("..."))
+    assert cut > len(crossings) / 2
 
 
 def test_a_single_step_is_never_left_out_for_a_line_that_says_so():
     for gap in (2, 3):
-        shown = [row[1] for row in story_of(steps(200, *range(90, 90 + 4 * gap, gap))).rows]
-        assert "... 1 more ..." not in shown, gap
+        crossings = [row[1] for row in story_of(steps(200, *range(90, 90 + 4 * gap, gap))).rows]
+        assert "... 1 more ..." not in crossings, gap
 
 
 def test_workers_that_start_in_vain_are_told_as_one():

@@ -9,7 +9,7 @@ from typing import Any
 from labkit.course.rows import TASK
 from labkit.course.submission import shortened
 from labkit.errors import LabError
-from labkit.explore.bench import Bench, acquires
+from labkit.explore.bench import SAID, Bench, acquires
 from labkit.explore.journal import Changed, Said
 from labkit.explore.row_laws import CLAIM_LAWS, changes_of, moves_of, named, says_what_it_did
 from labkit.explore.sqlworld import SqlLaw, SqlRun
@@ -32,7 +32,7 @@ def asked(db: Any, bench: Bench, answer: Callable[..., Any], *args: Any) -> Any:
         bench.say("left", "the connection of its caller closed")
     elif db.in_transaction:
         bench.say("left", "a transaction open")
-    bench.say("said", said)
+    bench.say(SAID, said)
     return said
 
 
@@ -63,7 +63,7 @@ def must_be_refused(run: SqlRun) -> str:
     for one in run.log:
         if isinstance(one, Said) and one.what == "call":
             call = f"{one.worker}, called with ({one.value}),"
-        elif isinstance(one, Said) and one.what == "said" and one.value:
+        elif isinstance(one, Said) and one.what == SAID and one.value:
             return f"{call} is told {in_short(one.value)}, and has changed nothing"
         elif isinstance(one, Changed) and one.commit and one.table in ("tasks", "operations"):
             return f"{call} changed {_name(one)}"

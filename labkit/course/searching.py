@@ -94,7 +94,7 @@ class Search:
             tried,
             happened,
             run=f"{found['title']}: {_which(failure['surprises'])}",
-            story=story_of(steps),
+            story=story_of(steps, failure["remotes"]),
             law=failure["law"],
             broke=f"{failure['states']} Here: {failure['how']}",
             hint=self.hints.get(failure["law"], ""),
@@ -191,6 +191,7 @@ def _failure(scenario: Scenario, schedule: Schedule, answer: Answer) -> dict[str
         "how": f"{shortened(played.how).removesuffix('.')}.{ending(played, errors, answer)}",
         "surprises": [one.choice.replace("_", " ") for one in schedule],
         "steps": [vars(step) for step in steps],
+        "remotes": bool(getattr(scenario, "remotes", None)),
         "capsule": capsule_of(scenario, played).to_json(),
     }
 
@@ -215,7 +216,9 @@ def _watched(scenario: Scenario, schedule: Schedule) -> tuple[Played, list[Step]
 
 
 def _step(moment: Moment) -> Step:
-    return Step(moment.worker, moment.point, moment.believes, moment.database, dict(moment.ledger), moment.fault)
+    return Step(
+        moment.worker, moment.point, moment.believes, moment.database, dict(moment.ledger), moment.fault, moment.broken
+    )
 
 
 def _sentence(law: Callable[..., str]) -> str:

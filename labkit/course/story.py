@@ -17,17 +17,18 @@ ABOUT_TO = "is about to"
 MAX_LINES, MIN_KEPT = 52, 6
 """Lines of a story, as long as that leaves so many of its steps."""
 
-MAX_CELL = 40
+MAX_CELL, MAX_POINT = 40, 80
 MANY_TASKS = 4
 """From so many on, only those that have changed are shown again."""
 
 NOTHING = "nothing yet"
-NO_REMOTE = "(What the ledger shows: nothing, from first to last.)"
+NO_EFFECT = "(What the ledger shows: nothing, from first to last.)"
+WRONG = "<- WRONG"
 
 
 @dataclass(frozen=True)
 class Step:
-    """One crossing of a run, or its end, as it travels from the process in which it was seen."""
+    """One crossing of a run, or its end, as it travels from the process in which it was seen; see `Moment`."""
 
     worker: str
     point: str
@@ -35,20 +36,25 @@ class Step:
     database: str
     ledger: Mapping[str, int]
     fault: str = ""
+    broken: bool = False
 
 
-def story_of(steps: Sequence[Step]) -> TextTable:
+def story_of(steps: Sequence[Step], remotes: bool = True) -> TextTable:
     """Return the steps as a table: a view that says what it said before is a ditto mark, a long run is cut.
+
+    Args:
+        steps: all of a run.
+        remotes: whether there are any, whose ledgers could show something.
 
     Whatever is cut, its ends, its first surprises and the first effects stay. Workers that start in vain, one behind
     the other, are told as one.
     """
     steps = _folded(steps)
     for kept in range(min(len(steps), MAX_LINES), MIN_KEPT, -1):  # a step is a line at least
-        table = _table(steps, kept)
+        table = _table(steps, kept, remotes)
         if len(str(table).splitlines()) <= MAX_LINES:
             return table
-    return _table(steps, MIN_KEPT)
+    return _table(steps, MIN_KEPT, remotes)
 
 
 def _folded(steps: Sequence[Step]) -> list[Step]:
@@ -71,7 +77,7 @@ def _starts_in_vain(before: Step, step: Step) -> bool:
     return starts and (before.database, before.ledger) == (step.database, step.ledger)
 
 
-def _table(steps: Sequence[Step], kept: int) -> TextTable:
+def _table(steps: Sequence[Step], kept: int, remotes: bool) -> TextTable:
     shown = _shown(steps, kept)
     rows: list[tuple[str, ...]] = []
     before: Step | None = None
@@ -88,7 +94,8 @@ def _table(steps: Sequence[Step], kept: int) -> TextTable:
     headers = (HEADERS[0], ABOUT_TO, *HEADERS[2:]) if about_to else HEADERS
     if any(step.ledger for step in steps):
         return TextTable(headers, tuple(rows), width=WIDTH)
-    return TextTable(headers[:-1], tuple(row[:-1] for row in rows), notes=(NO_REMOTE,), width=WIDTH)
+    notes = (NO_EFFECT,) if remotes else ()
+    return TextTable(headers[:-1], tuple(row[:-1] for row in rows), notes=notes, width=WIDTH)
 
 
 def _shown(steps: Sequence[Step], kept: int) -> set[int]:
@@ -102,8 +109,8 @@ def _shown(steps: Sequence[Step], kept: int) -> set[int]:
 
 
 def _telling(steps: Sequence[Step]) -> list[int]:
-    """The places of surprises, of changes of the ledger, and of what follows a surprise: the first few of each."""
-    surprises = [number for number, step in enumerate(steps) if step.fault]
+    """The places of surprises, of the broken law, of changes of the ledger, and of what follows: a few of each."""
+    surprises = [number for number, step in enumerate(steps) if step.fault or step.broken]
     booked = [number for number in range(1, len(steps)) if steps[number].ledger != steps[number - 1].ledger]
     after = [number + 1 for number in surprises]
     return sorted({*surprises[:MIN_KEPT], *booked[:MIN_KEPT], *after[: MIN_KEPT // 2]})
@@ -117,11 +124,12 @@ def _row(step: Step, before: Step | None) -> tuple[str, ...]:
     if before is not None and database.count("\n") >= MANY_TASKS:
         known = before.database.splitlines()
         database = "\n".join(line for line in database.splitlines() if line not in known) or DITTO
+    if step.broken:
+        database = f"{step.database}\n{WRONG}"
     ledger = DITTO if same and before is not None and before.ledger == step.ledger else ledger_text(step.ledger)
-    crossing = "  ".join(
-        filter(None, (_short(step.point.removeprefix(BEFORE)), f"!! {step.fault}" if step.fault else ""))
-    )
-    return (who, crossing, _short(believes), database, ledger)
+    point = _short(step.point.removeprefix(BEFORE), MAX_POINT)
+    crossing = f"{point}  !! {step.fault}" if step.fault else point
+    return (who, crossing, _short(believes, MAX_CELL), database, ledger)
 
 
 def ledger_text(ledger: Mapping[str, int]) -> str:
@@ -132,8 +140,8 @@ def ledger_text(ledger: Mapping[str, int]) -> str:
 
 def _effects(operation_id: str, count: int) -> str:
     name = operation_id.partition("/")[2] or operation_id
-    return f"{name} {count}x{'  <- WRONG' if count > 1 else ''}"
+    return f"{name} {count}x{f'  {WRONG}' if count > 1 else ''}"
 
 
-def _short(text: str) -> str:
-    return text if len(text) <= MAX_CELL else f"{text[: MAX_CELL - 3]}..."
+def _short(text: str, length: int) -> str:
+    return text if len(text) <= length else f"{text[: length - 3]}..."

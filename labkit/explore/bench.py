@@ -20,6 +20,9 @@ from labkit.wire import Remote
 Due = Callable[[sqlite3.Connection], float | None]
 """Says from when on a fresh worker would find something to do, in seconds of the clock; None where it never would."""
 
+SAID = "said"
+"""What a worker says to have been told by the function that is tried."""
+
 
 def tasks_due(db: sqlite3.Connection) -> float | None:
     """When the next task can be claimed or taken over."""

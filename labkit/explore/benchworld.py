@@ -12,13 +12,13 @@ from typing import Any
 from labkit.changes import Assumptions
 from labkit.errors import ChangeRefused, RemoteError
 from labkit.exchange import Request
-from labkit.explore.bench import Bench, BenchRun, Due, acquires, outbox_due, tasks_due
+from labkit.explore.bench import SAID, Bench, BenchRun, Due, acquires, outbox_due, tasks_due
 from labkit.explore.choices import CLOCK
 from labkit.explore.journal import Applied, Handed, Said
 from labkit.explore.laws import Record
 from labkit.explore.lives import START, Life
 from labkit.explore.scheduler import Scheduler
-from labkit.explore.sqlworld import SqlScenario, SqlWorld
+from labkit.explore.sqlworld import SqlScenario, SqlWorld, in_words
 from labkit.explore.warm import Rows, WarmDatabase
 from labkit.remote import LEDGER, Capabilities, RemoteService
 from labkit.seams import Point
@@ -95,6 +95,14 @@ class BenchWorld(SqlWorld):
 
     def _given(self, life: Life) -> Bench:
         return Bench(life, self)
+
+    def _told(self, life: Life, result: object) -> str:
+        """What a worker tells in the end, or what it was told last by the function that is tried."""
+        log = reversed(self._journal.log)
+        said = next((one for one in log if isinstance(one, Said) and (one.worker, one.what) == (life.name, SAID)), None)
+        if result is not None or said is None:
+            return super()._told(life, result)
+        return f"the call returned {in_words(said.value)}".removesuffix(" returned ")
 
     def _run(self, hub: Scheduler) -> None:
         """Run until nothing is left to do; then once more, without surprises: starting again must change nothing."""

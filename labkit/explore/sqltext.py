@@ -8,9 +8,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-SHOWN = 60
+SHOWN = 72
 MORE = "..."
 """What is left out; not every console can print one sign for it."""
+
+CONDITION = 48
+"""So much of a WHERE clause is shown."""
 
 KEPT = 1_000
 DML = frozenset({"INSERT", "UPDATE", "DELETE", "REPLACE"})
@@ -58,9 +61,15 @@ def leaves_traces(sql: str) -> bool:
 
 
 def shown(sql: str) -> str:
-    """A statement as one short line."""
+    """A statement as one short line, with its condition: of a long one the middle is left out."""
     text = " ".join(sql.split())
-    return text if len(text) <= SHOWN else f"{text[: SHOWN - len(MORE)]}{MORE}"
+    if len(text) <= SHOWN:
+        return text
+    where = text.upper().rfind(" WHERE ")
+    condition = text[where:] if 0 < where < len(text) - len(MORE) else ""
+    if len(condition) > CONDITION:
+        condition = f"{condition[: CONDITION - len(MORE)]}{MORE}"
+    return f"{text[: SHOWN - len(MORE) - len(condition)]}{MORE}{condition}"
 
 
 def row_in_words(row: Any) -> str:

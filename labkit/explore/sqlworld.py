@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from labkit.database import Database
 from labkit.explore.choices import Schedule
-from labkit.explore.journal import Journal, Logged
+from labkit.explore.journal import Changed, Journal, Logged
 from labkit.explore.lives import Life
 from labkit.explore.scenario import Played
 from labkit.explore.scheduler import Scheduler
@@ -84,6 +84,7 @@ class SqlWorld(SimulatedWorld):
         self._rows = [Rows(self._warm)]
         self._journal = Journal(self._db)
         self._connections: list[TracedConnection] = []
+        self._kept: list[tuple[frozenset[str], int]] = []
 
     def close(self) -> None:
         """Close and remove the files."""
@@ -102,7 +103,20 @@ class SqlWorld(SimulatedWorld):
 
     def watch(self, schedule: Schedule, title: str) -> tuple[Played, tuple[Moment, ...]]:
         """Play a schedule and keep what there was to see at every crossing."""
-        return self._watched(schedule)
+        self._kept = []
+        played, moments = self._watched(schedule)
+        since = _since([played.law in kept for kept, _ in self._kept])
+        if since is not None and self._kept[since][1] == self._kept[since - 1][1]:
+            since = None  # not by a commit: what the database says is not what is wrong
+        return played, tuple(replace(one, broken=place == since) for place, one in enumerate(moments))
+
+    def crossed(self, life: Life, point: Point) -> None:
+        """Keep also which laws are kept so far, and how many changes there are, if somebody watches."""
+        super().crossed(life, point)
+        if self._moments is not None:
+            run = self.record()
+            kept = frozenset(name for name, law in self.scenario.laws.items() if not law(run))
+            self._kept.append((kept, sum(isinstance(one, Changed) for one in run.log)))
 
     def last_look(self) -> tuple[str, tuple[tuple[str, int], ...]]:
         """What database and ledgers say at the end of the run just played, when all that was late has arrived."""
@@ -127,9 +141,12 @@ class SqlWorld(SimulatedWorld):
         finally:
             if life.alive:  # its process ends, whatever it has left open
                 db.end_of_life()
-        plain = result is None or isinstance(result, bool | int | float | str)
-        life.cross(Point("end", life.name, f"returns {result}" if plain else "returns"))
+        life.cross(Point("end", life.name, self._told(life, result)))
         return result
+
+    def _told(self, life: Life, result: object) -> str:
+        """What a worker tells in the end."""
+        return f"returns {in_words(result)}".strip()
 
     def _given(self, life: Life) -> Any:
         """What the program is given beside its connection."""
@@ -175,6 +192,19 @@ class SqlWorld(SimulatedWorld):
     def _view(self) -> str:
         tasks = TaskStore(self._warm, self.clock).tasks()
         return "\n".join(f"{task.id} {database_view(task)}" if tasks[1:] else database_view(task) for task in tasks)
+
+
+def in_words(result: object) -> str:
+    """A plain value as it is printed; nothing of others, which may be told in another way on every run."""
+    return str(result) if result is None or isinstance(result, bool | int | float | str) else ""
+
+
+def _since(kept: Sequence[bool]) -> int | None:
+    """The place from which on nothing is kept; None where that is the whole, or nothing."""
+    first = len(kept)
+    while first and not kept[first - 1]:
+        first -= 1
+    return first if 0 < first < len(kept) else None
 
 
 def _number(life: Life) -> int:

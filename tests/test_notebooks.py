@@ -237,8 +237,13 @@ def rule_recap(notebook: Notebook, folder: Path) -> Iterator[str]:
 def rule_links(notebook: Notebook, folder: Path) -> Iterator[str]:
     for cell in prose_cells(notebook):
         for target in LINK.findall(cell.source):
-            if not re.match(r"https://|#", target) and not (folder / target.partition("#")[0]).exists():
+            if re.match(r"https://|#", target):
+                continue
+            name, _, place = target.partition("#")
+            if not (folder / name).exists():
                 yield f"{cell.id}: {target} is not there"
+            elif place and f'<a id="{place}"></a>' not in (folder / name).read_text(encoding="utf-8"):
+                yield f"{cell.id}: {target} is a heading for the web alone: JupyterLab does not put it in small letters"
 
 
 def rule_vocabulary(notebook: Notebook, folder: Path) -> Iterator[str]:
@@ -517,6 +522,7 @@ BAD: list[tuple[str, str, Callable[[Notebook], None]]] = [
     ("recap", "recap-3: every option has a reason", say("recap-3", "No. Not at all.", "")),
     ("recap", "recap-3: one option is right", say("recap-3", "Yes. It really does.", "No. It really does not.")),
     ("links", "deeper: ./missing.txt is not there", say("deeper", "./there.txt", "./missing.txt")),
+    ("links", "deeper: ./there.txt#part is a heading for the web", say("deeper", "./there.txt", "./there.txt#part")),
     ("vocabulary", "'Idempotence token' is not a word of the lab", say("deeper", "These", "Idempotence token these")),
     ("few_outputs_are_ignored", "3 cells", lambda one: [tell(n, tags=[IGNORED])(one) for n in ("run", "why", "stub")]),
     ("stored_as_refresh_leaves_it", "not as `make refresh`", tell("run", execution={"iopub.execute_input": "12"})),

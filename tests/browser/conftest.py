@@ -56,6 +56,7 @@ def browser() -> Iterator[Browser]:
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     folder = tmp_path_factory.mktemp("lab") / "notebooks"
     shutil.copytree(NOTEBOOKS, folder, ignore=shutil.ignore_patterns(".ipynb_checkpoints"))
+    shutil.copy(NOTEBOOKS.parent / "README.md", folder.parent)
     runtime = tmp_path_factory.mktemp("runtime")
     config = runtime / "config" / "jupyter_server_config.json"
     config.parent.mkdir()

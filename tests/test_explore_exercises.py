@@ -18,6 +18,7 @@ from labkit.explore.row_laws import (
     CLAIM_LAWS,
     OUTBOX_LAWS,
     WORKER_LAWS,
+    every_holder_has_a_new_token,
     named,
     no_worker_breaks,
     only_the_current_token,
@@ -128,7 +129,7 @@ def taking_over(answer: Answer) -> Scenario:
             bench.sleep(LEASE_SECONDS)
         return answer(db, TASK, bench.name, bench.now(), LEASE_SECONDS)
 
-    laws = named(*CLAIM_LAWS, only_the_current_token, tells_its_token)
+    laws = named(*CLAIM_LAWS, only_the_current_token, every_holder_has_a_new_token, tells_its_token)
     allowed = frozenset({"switch", "crash"})
     return BenchScenario(program, held_by_a_dead_worker, laws, 3, allowed, due=lambda db: None)
 
@@ -287,7 +288,7 @@ WRONG: Mapping[str, tuple[Scenario, str, int]] = {
     "take_over too early": (taking_over(partial(take_over_by, guard="")), "one_says_yes", 0),
     "take_over with the old token": (
         taking_over(partial(take_over_by, token="lease_token")),
-        "only_the_current_token",
+        "every_holder_has_a_new_token",
         0,
     ),
     "take_over telling another token": (taking_over(take_over_telling_another_token), "tells_its_token", 0),

@@ -311,7 +311,7 @@ ROWS_BROKEN: list[tuple[str, BenchRun, str]] = [
     ),
     ("only_the_current_token", run(*task(CLAIMED, ("w2", HELD, AGAIN))), "w2 took task-1, which w1 held until 30"),
     (
-        "only_the_current_token",
+        "every_holder_has_a_new_token",
         run(*task(CLAIMED), changed("w2", HELD, AGAIN | {"lease_token": 1}, at=30.0)),
         "w2 took task-1 with token 1, which is not a new one",
     ),

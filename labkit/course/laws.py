@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import inspect
+import sqlite3
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from labkit.course.rows import TASK
+from labkit.course.calls import CALL, Call, calls_of, name_of
 from labkit.course.submission import shortened
 from labkit.errors import LabError
 from labkit.explore.bench import SAID, Bench, acquires
-from labkit.explore.journal import Changed, Said
+from labkit.explore.journal import Said
 from labkit.explore.row_laws import CLAIM_LAWS, changes_of, moves_of, named, says_what_it_did
 from labkit.explore.sqlworld import SqlLaw, SqlRun
 from labkit.states import State
@@ -24,7 +25,7 @@ class NoAnswer(LabError):
 
 def asked(db: Any, bench: Bench, answer: Callable[..., Any], *args: Any) -> Any:
     """Call an answer as the rest of a program would, and put down what it leaves behind on its caller's connection."""
-    bench.say("call", ", ".join(in_short(one) for one in args))
+    bench.say(CALL, args)
     said = answer(db, *args)
     if inspect.isawaitable(said) or inspect.isgenerator(said) or inspect.isasyncgen(said) or callable(said):
         raise NoAnswer(f"the call came back with a {type(said).__name__}, which has not run: write a plain function")
@@ -33,6 +34,13 @@ def asked(db: Any, bench: Bench, answer: Callable[..., Any], *args: Any) -> Any:
     elif db.in_transaction:
         bench.say("left", "a transaction open")
     bench.say(SAID, said)
+    return said
+
+
+def granted(db: Any, bench: Bench, answer: Callable[..., Any], *args: Any) -> Any:
+    """Call an answer for something that it must be granted."""
+    said = asked(db, bench, answer, *args)
+    bench.say("fits", (args, said))
     return said
 
 
@@ -51,48 +59,65 @@ def leaves_nothing_open(run: SqlRun) -> str:
 def raises_nothing(run: SqlRun) -> str:
     """A call returns what it has to say, also where it is refused; it raises nothing."""
     for name, error in run.errors.items():
-        calls = [words for who, words in _answers(run, "call") if who == name]
-        called = f", called with ({calls[-1]})," if calls else ""
-        return f"{name}{called} ended with {type(error).__name__}: {error}"
+        calls = [_who(call) for call in calls_of(run) if call.worker == name]
+        return f"{(calls or [name])[-1]} ended with {type(error).__name__}: {error}"
     return ""
 
 
 def must_be_refused(run: SqlRun) -> str:
     """What must be refused is refused, and changes nothing."""
-    call = ""
-    for one in run.log:
-        if isinstance(one, Said) and one.what == "call":
-            call = f"{one.worker}, called with ({one.value}),"
-        elif isinstance(one, Said) and one.what == SAID and one.value:
-            return f"{call} is told {in_short(one.value)}, and has changed nothing"
-        elif isinstance(one, Changed) and one.commit and one.table in ("tasks", "operations"):
-            return f"{call} changed {_name(one)}"
+    for call in calls_of(run):
+        if call.changes:
+            return f"{_who(call)} changed {name_of(call.changes[0])}"
+        if any(call.told):
+            return f"{_who(call)} is told {in_short(call.told[0])}, and has changed nothing"
+    return ""
+
+
+def what_fits_is_granted(run: SqlRun) -> str:
+    """What is there to be had as it was asked for is granted."""
+    for name, (args, said) in _answers(run, "fits"):
+        if not said:
+            return f"{_who(Call(name, args))} is told {in_short(said)}, and it was to be had"
+    return ""
+
+
+def each_call_says_what_it_did(run: SqlRun) -> str:
+    """Of several calls by one worker each says what this very call did."""
+    for call in calls_of(run):
+        if call.told and bool(call.told[0]) != bool(call.changes):
+            did = f"changed {name_of(call.changes[0])}" if call.changes else "did nothing"
+            return f"{_who(call)} is told {in_short(call.told[0])}, and this call {did}"
+    return ""
+
+
+def keeps_to_the_tables(run: SqlRun) -> str:
+    """What is written keeps to what the tables themselves ask for."""
+    for name, error in run.errors.items():
+        if isinstance(error, sqlite3.IntegrityError):
+            return f"the database refused what {name} wrote"
     return ""
 
 
 def leaves_others_alone(run: SqlRun) -> str:
-    """Only the task that is meant is changed, and only its operations."""
-    for change in (*changes_of(run, "tasks"), *changes_of(run, "operations")):
-        if _name(change).partition("/")[0] != TASK:
-            return f"{change.worker} changed {_name(change)}"
+    """Only the task that a call is for is changed, and only its operations."""
+    for call in calls_of(run):
+        for name in map(name_of, call.changes):
+            if name.partition("/")[0] != call.args[0]:
+                return f"{_who(call)} changed {name}"
     return ""
-
-
-def _name(change: Changed) -> str:
-    row = change.after or change.before or {}
-    return str(row.get("operation_id") or row.get("id"))
 
 
 def lease_as_asked(run: SqlRun) -> str:
     """Whoever acquires a task is its owner on record, for as long as was asked for from now on."""
-    for change, _, after in moves_of(run):
-        if not acquires(change):
-            continue
-        if after["lease_owner"] != change.worker:
-            return f"{change.worker} acquired {after['id']}, and its owner on record is {after['lease_owner']}"
-        if after["lease_expires_at"] != change.at + LEASE_SECONDS:
-            until, wanted = after["lease_expires_at"], change.at + LEASE_SECONDS
-            return f"{change.worker} acquired {after['id']} until {until:g}, where {wanted:g} was asked for"
+    for call in calls_of(run):
+        for after in (one.after for one in call.changes if one.after is not None and acquires(one)):
+            _, owner, now, seconds = call.args
+            if after["lease_owner"] != owner:
+                return f"{owner} acquired {after['id']}, and its owner on record is {after['lease_owner']}"
+            until, wanted = after["lease_expires_at"], now + seconds
+            if until != wanted:
+                return f"{owner} acquired {after['id']} until {until:g}, where {wanted:g} was asked for"
     return ""
 
 
@@ -147,7 +172,7 @@ def yes_means(what: str, state: State) -> SqlLaw:
 
 def checkpoint_says_so(run: SqlRun) -> str:
     """A worker is told yes exactly where its call has recorded the result."""
-    recorded = {(one.worker, _name(one)) for one in changes_of(run, "operations") if one.becomes("status")}
+    recorded = {(one.worker, name_of(one)) for one in changes_of(run, "operations") if one.becomes("status")}
     for name, pair in _answers(run, "checkpoint"):
         operation_id, said = pair
         if bool(said) != ((name, operation_id) in recorded):
@@ -178,13 +203,11 @@ def says_token_or_none(run: SqlRun) -> str:
 
 
 def _misfit(run: SqlRun, fits: Callable[[Any], bool], wanted: str) -> str:
-    calls: dict[str, str] = {}
-    for one in run.log:
-        if isinstance(one, Said) and one.what == "call":
-            calls[one.worker] = one.value
-        elif isinstance(one, Said) and one.what == "said" and not fits(one.value):
-            returned = shortened(repr(one.value)) if isinstance(one.value, str) else in_short(one.value)
-            return f"{one.worker}, called with ({calls[one.worker]}), returned {returned}, where {wanted} is wanted"
+    for call in calls_of(run):
+        for said in call.told:
+            if not fits(said):
+                returned = shortened(repr(said)) if isinstance(said, str) else in_short(said)
+                return f"{_who(call)} returned {returned}, where {wanted} is wanted"
     return ""
 
 
@@ -194,14 +217,18 @@ def in_short(said: object) -> str:
     return shortened(str(said)) if plain else f"an object of type {type(said).__name__}"
 
 
+def _who(call: Call) -> str:
+    return f"{call.worker}, called with ({', '.join(map(in_short, call.args))}),"
+
+
 def _answers(run: SqlRun, what: str) -> list[tuple[str, Any]]:
     return [(one.worker, one.value) for one in run.log if isinstance(one, Said) and one.what == what]
 
 
 def one_call(*more: SqlLaw) -> Mapping[str, SqlLaw]:
     """The laws of a function that tries one change and says whether it was granted."""
-    told = (leaves_nothing_open, *CLAIM_LAWS, raises_nothing, leaves_others_alone, tokens_only_grow)
-    return named(*told, *more, says_yes_or_no)
+    first = (leaves_nothing_open, leaves_others_alone, keeps_to_the_tables)
+    return named(*first, *CLAIM_LAWS, raises_nothing, tokens_only_grow, *more, says_yes_or_no)
 
 
 def refusals(kind: SqlLaw = says_yes_or_no) -> Mapping[str, SqlLaw]:

@@ -25,6 +25,12 @@ def in_state(db: Any, states: Iterable[State]) -> None:
     db.executemany(STANDING, [{"state": str(state)} for state in states])
 
 
+def put_down(sql: str, rows: Iterable[tuple[Any, ...]], states: Iterable[State], db: Any) -> None:
+    """Put down rows by a statement of this module, and a task in each state."""
+    db.executemany(sql, rows)
+    in_state(db, states)
+
+
 def all_but(state: State) -> tuple[State, ...]:
     """Every state but one."""
     return tuple(one for one in State if one is not state)

@@ -125,16 +125,22 @@ def only_edges_of_the_table(run: SqlRun) -> str:
     return ""
 
 
+def every_holder_has_a_new_token(run: SqlRun) -> str:
+    """Whoever acquires a task does so with a new token, larger than any before."""
+    for change, before, after in moves_of(run):
+        if acquires(change) and after["lease_token"] <= before["lease_token"]:
+            return f"{change.worker} took {after['id']} with token {after['lease_token']}, which is not a new one"
+    return ""
+
+
 def only_the_current_token(run: SqlRun) -> str:
-    """Only the holder changes a task that is held; others acquire it when its lease has run out, with a new token."""
+    """Only the holder changes a task that is held; others acquire it when its lease has run out."""
     holders: dict[str, str] = {}
     for change, before, after in moves_of(run):
         holder, held = holders.get(after["id"], ""), before["state"] in HELD_STATES
         if acquires(change):
             if held and before["lease_expires_at"] > change.at:
                 return f"{change.worker} took {after['id']}, which {holder} held until {before['lease_expires_at']:g}"
-            if after["lease_token"] <= before["lease_token"]:
-                return f"{change.worker} took {after['id']} with token {after['lease_token']}, which is not a new one"
             holders[after["id"]] = change.worker
         elif held and change.worker != holder and {name for name in after if change.becomes(name)} != {_CANCEL}:
             return f"{change.worker} changed {after['id']} while {holder} held token {before['lease_token']}"
@@ -231,6 +237,7 @@ WORKER_LAWS: tuple[SqlLaw, ...] = (
     final_is_final,
     only_edges_of_the_table,
     only_the_current_token,
+    every_holder_has_a_new_token,
     every_change_has_its_version,
     no_new_intent_after_a_cancel,
     settled_in_the_end,

@@ -8,6 +8,8 @@ from answers import right, wrong
 CLAIMED = "state = 'running', version = version + 1, lease_token = lease_token + 1, lease_expires_at = 30"
 RACE = "The law that broke, one_says_yes:"
 LIES = "The law that broke, says_what_it_did:"
+WHOSE = "The law that broke, leaves_others_alone:"
+TABLES = "The law that broke, keeps_to_the_tables:"
 OPEN = "The law that broke, leaves_nothing_open:"
 KIND = "The law that broke, says_yes_or_no:"
 ANYWAY = "The law that broke, must_be_refused:"
@@ -100,7 +102,7 @@ def return_forgotten(db, task_id, expected_version):
         )
 
 
-@wrong("2.1", "The law that broke, leaves_others_alone:")
+@wrong("2.1", WHOSE)
 def any_queued_task(db, task_id, expected_version):
     with db:
         changed = db.execute(f"UPDATE tasks SET {CLAIMED} WHERE version = ? AND state = 'queued'", (expected_version,))
@@ -253,3 +255,35 @@ def waits_until_it_wins(db, task_id, expected_version):
 @wrong("2.1", KIND, "returned None, where True or False is wanted", "a path without a `return`")
 def says_nothing_where_it_did_nothing(db, task_id, expected_version):
     return one_update(db, task_id, expected_version) or None
+
+
+def claimed(db, setting, where, values):
+    with db:
+        return db.execute(f"UPDATE tasks SET {setting} WHERE {where} AND state = 'queued'", values).rowcount == 1
+
+
+@wrong("2.1", "The law that broke, what_fits_is_granted:", "called with (task-2, 3), is told False", "no constant in")
+def one_task_for_all(db, task_id, expected_version):
+    return claimed(db, CLAIMED, "id = 'task-1' AND version = ?", (expected_version,))
+
+
+@wrong("2.1", "The law that broke, what_fits_is_granted:", "called with (task-2, 3), is told False", "no constant in")
+def always_the_first_version(db, task_id, expected_version):
+    return claimed(db, CLAIMED, "id = ? AND version = 1", (task_id,))
+
+
+@wrong("2.1", WHOSE, "called with (task-1, 1), changed task-2", "WHERE id = ?")
+def no_id_and_one_row_expected(db, task_id, expected_version):
+    return claimed(db, CLAIMED, "version = ?", (expected_version,))
+
+
+@wrong("2.1", "The law that broke, every_holder_has_a_new_token:", "lease_token = lease_token + 1")
+def the_token_stays(db, task_id, expected_version):
+    stays = CLAIMED.replace("lease_token = lease_token + 1, ", "")
+    return claimed(db, stays, "id = ? AND version = ?", (task_id, expected_version))
+
+
+@wrong("2.1", TABLES, "worker-1 ended with IntegrityError", "CHECK constraint failed", "a task has a lease_expires_at")
+def no_lease(db, task_id, expected_version):
+    for_ever = CLAIMED.replace(", lease_expires_at = 30", "")
+    return claimed(db, for_ever, "id = ? AND version = ?", (task_id, expected_version))

@@ -138,3 +138,23 @@ def counts_all_changes_of_the_connection(db, task_id, seen_version):
 @wrong("2.2", "The law that broke, says_yes_or_no:", "returned 'yes', where True or False is wanted")
 def yes_in_words(db, task_id, seen_version):
     return "yes" if compare_in_the_update(db, task_id, seen_version) else ""
+
+
+def advanced(db, where, values):
+    with db:
+        return db.execute(f"{STEP} WHERE {where} AND state = 'running'", values).rowcount == 1
+
+
+@wrong("2.2", "The law that broke, what_fits_is_granted:", "called with (task-2, 3), is told False", "no constant in")
+def one_task_for_all(db, task_id, seen_version):
+    return advanced(db, "id = 'task-1' AND version = ?", (seen_version,))
+
+
+@wrong("2.2", "The law that broke, what_fits_is_granted:", "called with (task-2, 3), is told False", "no constant in")
+def always_the_second_version(db, task_id, seen_version):
+    return advanced(db, "id = ? AND version = 2", (task_id,))
+
+
+@wrong("2.2", "The law that broke, leaves_others_alone:", "called with (task-1, 2), changed task-2", "WHERE id = ?")
+def no_id_and_one_row_expected(db, task_id, seen_version):
+    return advanced(db, "version = ?", (seen_version,))

@@ -7,6 +7,8 @@ from answers import right, wrong
 TAKE = "UPDATE tasks SET lease_owner = ?, lease_expires_at = ?, lease_token = lease_token + 1, version = version + 1"
 EXPIRED = "WHERE id = ? AND state = 'running' AND lease_expires_at <= ?"
 KIND = "The law that broke, says_token_or_none:"
+TOKEN = "The law that broke, every_holder_has_a_new_token:"
+WHOSE = "The law that broke, leaves_others_alone:"
 HELD = "The law that broke, only_the_current_token:"
 
 
@@ -54,7 +56,7 @@ def a_clock_of_its_own(db, task_id, worker, now, lease_seconds):
     return None if row is None else row[0]
 
 
-@wrong("3.1", HELD, "which is not a new one")
+@wrong("3.1", TOKEN, "which is not a new one", "lease_token = lease_token + 1")
 def the_old_token(db, task_id, worker, now, lease_seconds):
     with db:
         sql = (
@@ -149,7 +151,7 @@ def version_stays(db, task_id, worker, now, lease_seconds):
     return None if row is None else row[0]
 
 
-@wrong("3.1", "The law that broke, leaves_others_alone:")
+@wrong("3.1", WHOSE)
 def whatever_has_expired(db, task_id, worker, now, lease_seconds):
     with db:
         rows = db.execute(
@@ -159,7 +161,7 @@ def whatever_has_expired(db, task_id, worker, now, lease_seconds):
     return rows[0][0] if rows else None
 
 
-@wrong("3.1", HELD, "which worker-1 held until 59", "The holder renews just then")
+@wrong("3.1", HELD, "which worker-1 held until 59", "The holder renews just then", "leaves the version alone")
 def compares_the_version_alone(db, task_id, worker, now, lease_seconds):
     sql = "SELECT version, lease_token FROM tasks WHERE id = ? AND state = 'running' AND lease_expires_at <= ?"
     row = db.execute(sql, (task_id, now)).fetchone()
@@ -170,7 +172,7 @@ def compares_the_version_alone(db, task_id, worker, now, lease_seconds):
     return row[1] + 1 if changed.rowcount == 1 else None
 
 
-@wrong("3.1", HELD, "with token 30, which is not a new one")
+@wrong("3.1", TOKEN, "with token 30, which is not a new one")
 def the_time_for_a_token(db, task_id, worker, now, lease_seconds):
     sql = f"{TAKE} {EXPIRED} RETURNING lease_token".replace("lease_token = lease_token + 1", f"lease_token = {now:.0f}")
     with db:
@@ -213,7 +215,7 @@ def false_for_nothing(db, task_id, worker, now, lease_seconds):
     return returning_the_token(db, task_id, worker, now, lease_seconds) or False
 
 
-@wrong("3.1", KIND, "returned (), where a token or None", "Tasks that nobody holds:")
+@wrong("3.1", KIND, "returned (), where a token or None", "Tasks that do not run:")
 def an_empty_row_for_nothing(db, task_id, worker, now, lease_seconds):
     (held,) = db.execute("SELECT count(*) FROM tasks WHERE id = ? AND state = 'running'", (task_id,)).fetchone()
     return returning_the_token(db, task_id, worker, now, lease_seconds) if held else ()
@@ -223,3 +225,34 @@ def an_empty_row_for_nothing(db, task_id, worker, now, lease_seconds):
 def a_token_with_a_point(db, task_id, worker, now, lease_seconds):
     token = returning_the_token(db, task_id, worker, now, lease_seconds)
     return None if token is None else float(token)
+
+
+@wrong("3.1", WHOSE, "called with (task-2, worker-1, 30.0, 45.0), changed task-1", "the task_id that your function")
+def one_task_for_all(db, task_id, worker, now, lease_seconds):
+    return returning_the_token(db, "task-1", worker, now, lease_seconds)
+
+
+@wrong("3.1", "The law that broke, lease_as_asked:", "until 60, where 75 was asked for")
+def always_as_long(db, task_id, worker, now, lease_seconds):
+    return returning_the_token(db, task_id, worker, now, 30.0)
+
+
+@wrong("3.1", "The law that broke, lease_as_asked:", "its owner on record is worker-2")
+def always_the_same_owner(db, task_id, worker, now, lease_seconds):
+    return returning_the_token(db, task_id, "worker-2", now, lease_seconds)
+
+
+@wrong("3.1", "The law that broke, must_be_refused:", "changed task-uncertain", "An uncertain one has a lease, too")
+def no_state(db, task_id, worker, now, lease_seconds):
+    with db:
+        sql = f"{TAKE} WHERE id = ? AND lease_expires_at <= ? RETURNING lease_token"
+        row = db.execute(sql, (worker, now + lease_seconds, task_id, now)).fetchone()
+    return row and row[0]
+
+
+@wrong("3.1", WHOSE, "changed task-2")
+def no_id(db, task_id, worker, now, lease_seconds):
+    sql = f"{TAKE} WHERE state = 'running' AND lease_expires_at <= ? RETURNING lease_token"
+    with db:
+        rows = db.execute(sql, (worker, now + lease_seconds, now)).fetchall()
+    return rows[0][0] if len(rows) == 1 else None

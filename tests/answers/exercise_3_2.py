@@ -4,6 +4,8 @@ from answers import right, wrong
 
 DONE = "UPDATE tasks SET state = 'succeeded', version = version + 1, lease_owner = NULL, lease_expires_at = NULL"
 ZOMBIE = "The law that broke, only_the_current_token:"
+TABLES = "The law that broke, keeps_to_the_tables:"
+WHOSE = "The law that broke, leaves_others_alone:"
 ANYWAY = "The law that broke, must_be_refused:"
 
 
@@ -61,7 +63,7 @@ def no_state(db, task_id, token):
     return changed.rowcount == 1
 
 
-@wrong("3.2", "The law that broke, leaves_others_alone:")
+@wrong("3.2", WHOSE)
 def no_id(db, task_id, token):
     with db:
         changed = db.execute(f"{DONE} WHERE state = 'running' AND lease_token = ?", (token,))
@@ -98,7 +100,7 @@ def always_yes(db, task_id, token):
     return True
 
 
-@wrong("3.2", "The law that broke, no_worker_breaks:", "ended with IntegrityError")
+@wrong("3.2", TABLES, "ended with IntegrityError", "a task has a lease_expires_at exactly where")
 def lease_stays(db, task_id, token):
     with db:
         changed = db.execute(
@@ -137,3 +139,19 @@ def uncertain_too(db, task_id, token):
 @wrong("3.2", "The law that broke, says_yes_or_no:", "returned None, where True or False is wanted")
 def says_nothing_to_a_zombie(db, task_id, token):
     return one_update(db, task_id, token) or None
+
+
+@wrong("3.2", WHOSE, "called with (task-2, 1), changed task-1", "the task_id that your function")
+def one_task_for_all(db, task_id, token):
+    return one_update(db, "task-1", token)
+
+
+@wrong("3.2", WHOSE, "called with (task-2, 1), changed task-1", "WHERE id = ?")
+def no_id_and_one_row_expected(db, task_id, token):
+    with db:
+        return db.execute(f"{DONE} WHERE state = 'running' AND lease_token = ?", (token,)).rowcount == 1
+
+
+@wrong("3.2", "The law that broke, settled_in_the_end:", "Does your UPDATE match the row")
+def always_the_first_token(db, task_id, token):
+    return one_update(db, task_id, 1)

@@ -7,6 +7,7 @@ MINE = "WHERE id = ? AND state = 'running' AND lease_token = ?"
 RESULT = "UPDATE operations SET status = 'done', result_ref = ? WHERE operation_id = ? AND status = 'pending'"
 TORN = "The law that broke, result_and_step_in_one_commit:"
 ANYWAY = "The law that broke, must_be_refused:"
+WHOSE = "The law that broke, leaves_others_alone:"
 ZOMBIE = "The law that broke, only_the_current_token:"
 
 
@@ -208,3 +209,51 @@ def a_script_commits_first(db, task_id, token, operation_id, result):
 @wrong("4.1", "The law that broke, says_yes_or_no:", "returned 'payments-1', where True or False is wanted")
 def the_result_for_a_yes(db, task_id, token, operation_id, result):
     return result if the_task_first(db, task_id, token, operation_id, result) else False
+
+
+@wrong("4.1", WHOSE, "payments-1), changed task-1", "the task_id that your function")
+def one_task_for_all(db, task_id, token, operation_id, result):
+    with db:
+        if db.execute(f"{STEP} {MINE} {PENDING}", ("task-1", token, operation_id, task_id)).rowcount == 0:
+            return False
+        return db.execute(RESULT, (result, operation_id)).rowcount == 1
+
+
+@wrong("4.1", "The law that broke, what_fits_is_granted:", "payments-1), is told False", "every argument")
+def no_id_and_one_row_expected(db, task_id, token, operation_id, result):
+    stepped = db.execute(f"{STEP} WHERE state = 'running' AND lease_token = ?", (token,)).rowcount
+    if stepped == 1 and db.execute(f"{RESULT} AND task_id = ?", (result, operation_id, task_id)).rowcount:
+        db.commit()
+        return True
+    db.rollback()
+    return False
+
+
+@wrong("4.1", ANYWAY, "called with (task-1, 1, task-1/refund, payments-9), changed")
+def whatever_is_next(db, task_id, token, operation_id, result):
+    sql = "SELECT operation_id FROM operations WHERE task_id = ? AND status = 'pending' ORDER BY position"
+    row = db.execute(sql, (task_id,)).fetchone()
+    return row is not None and the_task_first(db, task_id, token, row[0], result)
+
+
+@wrong("4.1", "The law that broke, keeps_the_result:")
+def always_the_first_result(db, task_id, token, operation_id, result):
+    return the_task_first(db, task_id, token, operation_id, "payments-1")
+
+
+@wrong("4.1", ANYWAY, "called with (task-awaiting_confirmation, 1,")
+def not_one_of_the_states_that_come_to_mind(db, task_id, token, operation_id, result):
+    states = "('queued', 'uncertain', 'succeeded', 'cancelled')"
+    with db:
+        mine = f"WHERE id = ? AND state NOT IN {states} AND lease_token = ?"
+        if db.execute(f"{STEP} {mine} {PENDING}", (task_id, token, operation_id, task_id)).rowcount == 0:
+            return False
+        return db.execute(RESULT, (result, operation_id)).rowcount == 1
+
+
+@wrong("4.1", "The law that broke, keeps_to_the_tables:", "exactly where it is done")
+def no_reference(db, task_id, token, operation_id, result):
+    with db:
+        if db.execute(f"{STEP} {MINE} {PENDING}", (task_id, token, operation_id, task_id)).rowcount == 0:
+            return False
+        return db.execute("UPDATE operations SET status = 'done' WHERE operation_id = ?", (operation_id,)).rowcount == 1

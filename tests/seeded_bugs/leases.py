@@ -104,7 +104,13 @@ BUGS = (
     Bug("token not checked on giving back", TOKEN, 1, scenario(partial(second_try, guard="")), scenario(second_try)),
     Bug("token that is the worker's name", TOKEN, 1, scenario(by_name), WORK),
     Bug("token checked in Python, not in the UPDATE", TOKEN, 1, scenario(check_then_act), WORK),
-    Bug("take-over without a new token", TOKEN, 1, scenario(partial(work, token="max(lease_token, 1)")), WORK),
+    Bug(
+        "take-over without a new token",
+        "every_holder_has_a_new_token",
+        1,
+        scenario(partial(work, token="max(lease_token, 1)")),
+        WORK,
+    ),
     Bug("take-over before the lease has run out", TOKEN, 0, scenario(partial(work, expired="TRUE"), workers=2), WORK),
     Bug("lease never expires", "settled_in_the_end", 1, scenario(partial(work, until="9e999")), WORK),
     Bug(

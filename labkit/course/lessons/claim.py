@@ -2,42 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
+from labkit.course.calling import in_turn, refused
 from labkit.course.exercises import Exercise
 from labkit.course.hints import (
     BOTH_YES,
+    FITS,
     GUARDS,
     LEFT_OPEN,
+    NEW_TOKEN,
     NOT_SAID,
     NOTHING_ELSE,
     RAISES,
+    TABLES,
     THIS_CALL,
     VERSION,
+    WHOSE,
     YES_OR_NO,
 )
 from labkit.course.laws import (
     asked,
     changes_only,
-    first_yes,
-    in_short,
     leaves_nothing_open,
     leaves_others_alone,
     one_call,
     raises_nothing,
-    refusals,
     says_yes_or_no,
 )
-from labkit.course.rows import OTHER, QUEUED, RUNNING, TASK, all_but, in_state, named_after
+from labkit.course.rows import OTHER, QUEUED, RUNNING, TASK, all_but, named_after, put_down
 from labkit.course.searching import Answer, Search, Setting
 from labkit.explore.bench import Bench
 from labkit.explore.benchworld import BenchScenario
-from labkit.explore.journal import Changed, Said
 from labkit.explore.row_laws import (
     decides_by_what_it_read,
     every_change_has_its_version,
+    every_holder_has_a_new_token,
     moves_of,
     named,
     no_worker_breaks,
@@ -48,7 +50,6 @@ from labkit.explore.scenario import Scenario
 from labkit.explore.sqlworld import SqlRun
 from labkit.states import State
 
-STALE_VERSIONS = (1, 2, 4)
 INTERRUPTED_SECONDS = 10.0
 SURPRISES = frozenset({"switch", "crash"})
 
@@ -62,7 +63,7 @@ def two_want_one(answer: Answer) -> Scenario:
     def prepare(db: Any) -> None:
         db.executemany(QUEUED, [(TASK, 1), (OTHER, 1)])
 
-    laws = one_call(only_the_current_token, every_change_has_its_version, claims_at_once)
+    laws = one_call(only_the_current_token, every_holder_has_a_new_token, every_change_has_its_version, claims_at_once)
     return BenchScenario(claims, prepare, laws, 2, SURPRISES, due=None)
 
 
@@ -74,57 +75,23 @@ def claims_at_once(run: SqlRun) -> str:
     return ""
 
 
-def several_calls(sql: str, calls: Sequence[tuple[str, int]], answer: Answer) -> Scenario:
-    """One worker calls several times, for the tasks and versions of `calls`; `sql` has put two tasks down."""
-
-    def goes_on(db: Any, bench: Bench) -> None:
-        for task_id, version in calls:
-            bench.say("this call", (task_id, asked(db, bench, answer, task_id, version)))
-
-    def prepare(db: Any) -> None:
-        db.executemany(sql, [(TASK, 1), (OTHER, 1)])
-
-    laws = named(leaves_nothing_open, raises_nothing, each_call_says_what_it_did, says_yes_or_no)
-    return BenchScenario(goes_on, prepare, laws, 1, frozenset(), due=None)
+def three_calls(sql: str, third: tuple[str, int]) -> Callable[[Answer], Scenario]:
+    """The second call comes too late; the third fits again."""
+    calls = ((True, (OTHER, 3)), (False, (OTHER, 3)), (True, third))
+    return partial(in_turn, partial(put_down, sql, [(TASK, 1), (OTHER, 3)], ()), calls, ())
 
 
-def each_call_says_what_it_did(run: SqlRun) -> str:
-    """Of several calls by one worker each says what this very call did."""
-    changed: set[str] = set()
-    for one in run.log:
-        if isinstance(one, Changed) and one.commit and one.after is not None:
-            changed.add(one.after["id"])
-        elif isinstance(one, Said) and one.what == "this call":
-            task_id, said = one.value
-            if bool(said) != (task_id in changed):
-                did = "changed it" if task_id in changed else "did nothing"
-                return f"{one.worker} called for {task_id} and is told {in_short(said)}, and this call {did}"
-            changed.clear()
-    return ""
+def not_at_that(sql: str, version: int, others: Iterable[int]) -> Callable[[Answer], Scenario]:
+    """The task stands at a version, and is asked for at others: it has moved on, or has never been there."""
+    return partial(
+        refused, partial(put_down, sql, [(TASK, version)], ()), [(TASK, one) for one in others], says_yes_or_no
+    )
 
 
-def stale_version(answer: Answer) -> Scenario:
-    """The task was claimed and queued again since it was read; and a version that it never had."""
-
-    def claims(db: Any, bench: Bench) -> Any:
-        return first_yes(asked(db, bench, answer, TASK, version) for version in STALE_VERSIONS)
-
-    def prepare(db: Any) -> None:
-        db.execute(QUEUED, (TASK, 3))
-
-    return BenchScenario(claims, prepare, refusals(), 1, frozenset(), due=None)
-
-
-def not_queued(answer: Answer) -> Scenario:
-    """The version is right, and the task is not queued."""
-
-    def claims(db: Any, bench: Bench) -> Any:
-        return first_yes(asked(db, bench, answer, named_after(state), 2) for state in all_but(State.QUEUED))
-
-    def prepare(db: Any) -> None:
-        in_state(db, all_but(State.QUEUED))
-
-    return BenchScenario(claims, prepare, refusals(), 1, frozenset(), due=None)
+def in_another_state(state: State) -> Callable[[Answer], Scenario]:
+    """The version is right, and the task is in another state."""
+    calls = [(named_after(one), 2) for one in all_but(state)]
+    return partial(refused, partial(put_down, QUEUED, (), all_but(state)), calls, says_yes_or_no)
 
 
 def two_interrupted(answer: Answer) -> Scenario:
@@ -163,30 +130,6 @@ def one_step_each(run: SqlRun) -> str:
     return ""
 
 
-def moved_on(answer: Answer) -> Scenario:
-    """While the worker was interrupted others have taken the task on."""
-
-    def goes_on(db: Any, bench: Bench) -> Any:
-        return first_yes(asked(db, bench, answer, TASK, version) for version in (2, 4, 6))
-
-    def prepare(db: Any) -> None:
-        db.execute(RUNNING, (TASK, 5))
-
-    return BenchScenario(goes_on, prepare, refusals(), 1, frozenset(), due=None)
-
-
-def no_longer_running(answer: Answer) -> Scenario:
-    """The version is right, and the task does not run."""
-
-    def goes_on(db: Any, bench: Bench) -> Any:
-        return first_yes(asked(db, bench, answer, named_after(state), 2) for state in all_but(State.RUNNING))
-
-    def prepare(db: Any) -> None:
-        in_state(db, all_but(State.RUNNING))
-
-    return BenchScenario(goes_on, prepare, refusals(), 1, frozenset(), due=None)
-
-
 EXERCISES = (
     Exercise(
         "2.1",
@@ -194,11 +137,9 @@ EXERCISES = (
         Search(
             (
                 Setting("two workers want one task", two_want_one, 3),
-                Setting(
-                    "one worker calls three times", partial(several_calls, QUEUED, ((TASK, 1), (TASK, 1), (OTHER, 1)))
-                ),
-                Setting("versions that do not fit", stale_version),
-                Setting("a task that is not queued", not_queued),
+                Setting("one worker calls three times", three_calls(QUEUED, (TASK, 1))),
+                Setting("versions that do not fit", not_at_that(QUEUED, 3, (1, 2, 4))),
+                Setting("a task that is not queued", in_another_state(State.QUEUED)),
             ),
             {
                 "leaves_nothing_open": LEFT_OPEN,
@@ -207,11 +148,14 @@ EXERCISES = (
                 "claims_at_once": "A crash falls between two commits. State, version and lease belong into one UPDATE.",
                 "each_call_says_what_it_did": THIS_CALL,
                 "one_says_yes": BOTH_YES,
+                "every_holder_has_a_new_token": NEW_TOKEN,
                 "only_the_current_token": BOTH_YES,
+                "keeps_to_the_tables": TABLES,
+                "what_fits_is_granted": FITS,
                 "says_what_it_did": NOT_SAID,
                 "says_yes_or_no": YES_OR_NO,
                 "must_be_refused": GUARDS,
-                "leaves_others_alone": "Which row does your UPDATE mean?",
+                "leaves_others_alone": WHOSE,
                 "every_change_has_its_version": VERSION,
             },
         ),
@@ -227,22 +171,21 @@ EXERCISES = (
         Search(
             (
                 Setting("two workers were interrupted at the same version", two_interrupted, 3),
-                Setting(
-                    "one worker calls three times", partial(several_calls, RUNNING, ((TASK, 1), (TASK, 1), (TASK, 2)))
-                ),
-                Setting("the task has moved on", moved_on),
-                Setting("a task that does not run", no_longer_running),
+                Setting("one worker calls three times", three_calls(RUNNING, (OTHER, 4))),
+                Setting("the task has moved on", not_at_that(RUNNING, 5, (2, 4, 6))),
+                Setting("a task that does not run", in_another_state(State.RUNNING)),
             ),
             {
                 "leaves_nothing_open": LEFT_OPEN,
                 "no_worker_breaks": RAISES,
                 "raises_nothing": RAISES,
                 "each_call_says_what_it_did": THIS_CALL,
+                "what_fits_is_granted": FITS,
                 "decides_by_what_it_read": "You saw one version; write only onto that one. Do not read again.",
                 "says_what_it_did": NOT_SAID,
                 "says_yes_or_no": YES_OR_NO,
                 "must_be_refused": GUARDS,
-                "leaves_others_alone": "Which row does your UPDATE mean?",
+                "leaves_others_alone": WHOSE,
                 "every_change_has_its_version": VERSION,
                 "one_step_each": "SET step = step + 1: whatever the step was, it is one more.",
                 "nothing_else_changes": NOTHING_ELSE,

@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
+from labkit.course.calling import in_turn, refused
 from labkit.course.exercises import Exercise
 from labkit.course.gap_trials import try_gaps
-from labkit.course.hints import LEFT_OPEN, NOT_SAID, NOTHING_ELSE, RAISES, TOKEN, VERSION, YES_OR_NO
+from labkit.course.hints import FITS, LEFT_OPEN, NOT_SAID, NOTHING_ELSE, RAISES, TOKEN, VERSION, WHOSE, YES_OR_NO
 from labkit.course.laws import (
     asked,
     changes_only,
     checkpoint_says_so,
-    first_yes,
     keeps_the_result,
+    keeps_to_the_tables,
     leaves_nothing_open,
-    must_be_refused,
-    one_call,
     raises_nothing,
     says_yes_or_no,
     tokens_only_grow,
 )
 from labkit.course.lessons.lease import acquired
-from labkit.course.rows import OTHER, RUNNING, TASK, in_state, named_after
+from labkit.course.rows import OTHER, RUNNING, TASK, all_but, named_after, put_down
 from labkit.course.searching import Answer, Search, Setting
 from labkit.explore.bench import Bench
 from labkit.explore.benchworld import BenchScenario
@@ -49,7 +49,7 @@ PENDING = "SELECT operation_id FROM operations WHERE task_id = ? AND status = 'p
 CHECKPOINTED = ("step", "version", "attempts", "first_attempt_at", "next_run_at", "error_category", "lease_expires_at")
 """What a checkpoint may write into a task's row; the lab's own starts the budgets anew, and one may renew the lease."""
 
-NOT_RUNNING = (State.QUEUED, State.UNCERTAIN, State.SUCCEEDED, State.CANCELLED)
+NOT_RUNNING = tuple(map(named_after, all_but(State.RUNNING)))
 SENDING_SECONDS = 10.0
 
 
@@ -82,6 +82,7 @@ def works_through(answer: Answer) -> Scenario:
         _with_operations(db, TASK)
 
     laws = named(
+        keeps_to_the_tables,
         no_worker_breaks,
         raises_nothing,
         leaves_nothing_open,
@@ -96,48 +97,22 @@ def works_through(answer: Answer) -> Scenario:
     return BenchScenario(works, prepare, laws, 1, frozenset({"crash", "pause"}), remotes=keys)
 
 
-def does_not_fit(answer: Answer) -> Scenario:
-    """Old tokens, tasks that do not run, an operation that has its result, and one that is another task's."""
-
-    def works(db: Any, bench: Bench) -> Any:
-        calls = [(TASK, token, f"{TASK}/shipping") for token in (0, 2)]
-        calls += [(TASK, 1, name) for name in (f"{TASK}/refund", f"{OTHER}/shipping", f"{TASK}/not-there")]
-        calls += [(name, 1, f"{name}/refund") for name in map(named_after, NOT_RUNNING)]
-        return first_yes(asked(db, bench, answer, *call, "payments-9") for call in calls)
-
-    def prepare(db: Any) -> None:
-        db.executemany(RUNNING, [(TASK, 4), (OTHER, 4)])
-        in_state(db, NOT_RUNNING)
-        _with_operations(db, TASK, OTHER)
-        for name in map(named_after, NOT_RUNNING):
-            db.execute(OPERATION, {"task": name, "name": OPERATIONS[0], "position": 0})
-        done = "UPDATE operations SET status = 'done', result_ref = 'payments-1' WHERE operation_id = ?"
-        db.execute(done, (f"{TASK}/refund",))
-        db.execute("UPDATE tasks SET step = 1 WHERE id = ?", (TASK,))
-
-    return BenchScenario(
-        works,
-        prepare,
-        named(must_be_refused, leaves_nothing_open, raises_nothing, says_yes_or_no),
-        1,
-        frozenset(),
-        due=None,
-    )
+def many_tasks(db: Any) -> None:
+    """Two tasks are held under tokens of the same value, and one has a result; others do not run."""
+    put_down(RUNNING, [(TASK, 4), (OTHER, 4)], all_but(State.RUNNING), db)
+    _with_operations(db, TASK, OTHER, *NOT_RUNNING)
+    done = "UPDATE operations SET status = 'done', result_ref = 'payments-1' WHERE operation_id = ?"
+    db.execute(done, (f"{TASK}/refund",))
+    db.execute("UPDATE tasks SET step = 1 WHERE id = ?", (TASK,))
 
 
-def others_beside(answer: Answer) -> Scenario:
-    """Another task with the same operations is held under a token of the same value."""
-
-    def works(db: Any, bench: Bench) -> Any:
-        return asked(db, bench, answer, TASK, 1, f"{TASK}/refund", "payments-1")
-
-    def prepare(db: Any) -> None:
-        db.executemany(RUNNING, [(TASK, 2), (OTHER, 2)])
-        _with_operations(db, TASK, OTHER)
-
-    laws = one_call(every_change_has_its_version, result_and_step_in_one_commit, changes_only(*CHECKPOINTED))
-    return BenchScenario(works, prepare, laws, 1, frozenset(), due=None)
-
+FITTING = (True, (OTHER, 1, f"{OTHER}/refund", "payments-1"))
+NOT_FITTING = [
+    *((TASK, token, f"{TASK}/shipping", "payments-9") for token in (0, 2)),
+    *((TASK, 1, name, "payments-9") for name in (f"{TASK}/refund", f"{OTHER}/shipping", f"{TASK}/not-there")),
+    *((name, 1, f"{name}/refund", "payments-9") for name in NOT_RUNNING),
+]
+CHECKPOINT_LAWS = (every_change_has_its_version, result_and_step_in_one_commit, changes_only(*CHECKPOINTED))
 
 EXERCISES = (
     Exercise(
@@ -146,8 +121,8 @@ EXERCISES = (
         Search(
             (
                 Setting("a worker that may die or sleep anywhere", works_through),
-                Setting("what does not fit", does_not_fit),
-                Setting("another task beside it", others_beside),
+                Setting("another task beside it", partial(in_turn, many_tasks, [FITTING], CHECKPOINT_LAWS)),
+                Setting("what does not fit", partial(refused, many_tasks, NOT_FITTING, says_yes_or_no)),
             ),
             {
                 "result_and_step_in_one_commit": "Both or neither: a crash can fall between two transactions, and an "
@@ -162,10 +137,14 @@ EXERCISES = (
                 "no_worker_breaks": RAISES,
                 "raises_nothing": RAISES,
                 "says_what_it_did": NOT_SAID,
+                "each_call_says_what_it_did": NOT_SAID,
+                "keeps_to_the_tables": "A CHECK in schema.sql says: an operation has a result_ref exactly where it is "
+                "done.",
+                "what_fits_is_granted": FITS,
                 "says_yes_or_no": YES_OR_NO,
                 "keeps_the_result": "The result is the remote's own reference; keep it as it is.",
                 "settled_in_the_end": "The work never ends. Is the change committed, and does it match the rows?",
-                "leaves_others_alone": "Which rows do your UPDATEs mean?",
+                "leaves_others_alone": WHOSE,
                 "record_and_ledger_agree": "A result may go on record only where the step does too, and only once.",
             },
         ),

@@ -2,29 +2,43 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
+from labkit.course.calling import in_turn, refused
 from labkit.course.exercises import Exercise
-from labkit.course.hints import BOTH_YES, LEFT_OPEN, NOT_SAID, NOTHING_ELSE, RAISES, TOKEN, VERSION, YES_OR_NO
+from labkit.course.hints import (
+    FITS,
+    LEFT_OPEN,
+    NEW_TOKEN,
+    NOT_SAID,
+    NOTHING_ELSE,
+    RAISES,
+    TABLES,
+    TOKEN,
+    VERSION,
+    WHOSE,
+    YES_OR_NO,
+)
 from labkit.course.laws import (
     LEASE_SECONDS,
     asked,
     changes_only,
-    first_yes,
     given_back,
+    granted,
+    keeps_to_the_tables,
     lease_as_asked,
     leaves_nothing_open,
     leaves_others_alone,
-    one_call,
     raises_nothing,
-    refusals,
     says_token_or_none,
     says_yes_or_no,
     tokens_only_grow,
+    what_fits_is_granted,
     yes_means,
 )
 from labkit.course.lessons.claim import SURPRISES
-from labkit.course.rows import OTHER, RUNNING, TASK, all_but, in_state, named_after
+from labkit.course.rows import OTHER, RUNNING, TASK, all_but, named_after, put_down
 from labkit.course.searching import Answer, Search, Setting
 from labkit.explore.bench import Bench
 from labkit.explore.benchworld import BenchScenario
@@ -32,6 +46,7 @@ from labkit.explore.row_laws import (
     CLAIM_LAWS,
     WORKER_LAWS,
     every_change_has_its_version,
+    every_holder_has_a_new_token,
     named,
     no_worker_breaks,
     only_the_current_token,
@@ -39,15 +54,16 @@ from labkit.explore.row_laws import (
     tells_its_token,
 )
 from labkit.explore.scenario import Scenario
-from labkit.states import HELD_STATES, State
+from labkit.states import State
 
 WORKED_SECONDS = 10.0
 RENEW = "UPDATE tasks SET lease_expires_at = ? WHERE id = ? AND lease_token = ? AND lease_expires_at > ?"
-NOT_HELD = tuple(state for state in State if state not in HELD_STATES)
+LONGER_SECONDS = 45.0
 LAST_TOKEN = 1_000
 """Larger than times and versions: a token is the next one after this, and nothing else."""
 
-UNKNOWN_TOKENS = (0, 2, 7)
+NONE = "Return None where it is not to be had: `fetchone()` may give None, too."
+NOT_RUNNING = tuple(map(named_after, all_but(State.RUNNING)))
 ACQUIRE = (
     "UPDATE tasks SET state = 'running', version = version + 1, lease_owner = :name, "
     "lease_token = lease_token + 1, lease_expires_at = :now + 30 "
@@ -67,6 +83,7 @@ TAKING_LAWS = (
     leaves_nothing_open,
     leaves_others_alone,
     only_the_current_token,
+    every_holder_has_a_new_token,
     lease_as_asked,
     tells_its_token,
     every_change_has_its_version,
@@ -113,31 +130,17 @@ def holder_renews(answer: Answer) -> Scenario:
 
 
 def taken_again(answer: Answer) -> Scenario:
-    """One worker takes the task over and may sleep through its lease; another comes when that has run out."""
+    """One worker takes a task over and may sleep through its lease; another comes when that has run out."""
 
     def takes_over(db: Any, bench: Bench) -> Any:
-        bench.sleep(LEASE_SECONDS if bench.name == "worker-1" else 2 * LEASE_SECONDS)
-        return asked(db, bench, answer, TASK, bench.name, bench.now(), LEASE_SECONDS)
+        bench.sleep(LEASE_SECONDS if bench.name == "worker-1" else LEASE_SECONDS + LONGER_SECONDS)
+        return granted(db, bench, answer, OTHER, bench.name, bench.now(), LONGER_SECONDS)
 
     def prepare(db: Any) -> None:
-        db.execute(RUNNING, (TASK, 2))
+        db.executemany(RUNNING, [(TASK, 2), (OTHER, 2)])
 
-    laws = named(*TAKING_LAWS, says_what_it_did, raises_nothing, says_token_or_none)
+    laws = named(*TAKING_LAWS, what_fits_is_granted, says_what_it_did, raises_nothing, says_token_or_none)
     return BenchScenario(takes_over, prepare, laws, 2, frozenset({"pause"}), due=None)
-
-
-def nobody_held(answer: Answer) -> Scenario:
-    """Tasks that nobody holds, whatever the time."""
-
-    def takes_over(db: Any, bench: Bench) -> Any:
-        bench.sleep(LEASE_SECONDS)
-        names = (*map(named_after, NOT_HELD), "task-that-is-not-there")
-        return first_yes(asked(db, bench, answer, name, bench.name, bench.now(), LEASE_SECONDS) for name in names)
-
-    def prepare(db: Any) -> None:
-        in_state(db, NOT_HELD)
-
-    return BenchScenario(takes_over, prepare, refusals(says_token_or_none), 1, frozenset(), due=None)
 
 
 def zombie(answer: Answer) -> Scenario:
@@ -152,38 +155,21 @@ def zombie(answer: Answer) -> Scenario:
     def prepare(db: Any) -> None:
         db.execute("INSERT INTO tasks (id, kind) VALUES (?, 'refund')", (TASK,))
 
-    finishing = (no_worker_breaks, raises_nothing, leaves_nothing_open, tokens_only_grow)
+    finishing = (keeps_to_the_tables, no_worker_breaks, raises_nothing, leaves_nothing_open, tokens_only_grow)
     laws = named(*finishing, *WORKER_LAWS, yes_means("finish", State.SUCCEEDED), says_yes_or_no)
     return BenchScenario(finishes, prepare, laws, 1, frozenset({"crash", "pause", "switch"}))
 
 
-def wrong_token(answer: Answer) -> Scenario:
-    """Tokens that were never handed out for this task, and tasks that nobody holds."""
+NOT_TO_BE_TAKEN = [
+    (name, "worker-1", LEASE_SECONDS, LEASE_SECONDS) for name in (*NOT_RUNNING, "task-that-is-not-there")
+]
+WRONG_TOKENS = [*((TASK, token) for token in (0, 2, 7)), *((name, 1) for name in NOT_RUNNING)]
+MANY_TASKS = partial(put_down, RUNNING, [(TASK, 2), (OTHER, 2)], all_but(State.RUNNING))
+"""Two tasks, held under tokens of the same value and for as long; others do not run."""
 
-    def finishes(db: Any, bench: Bench) -> Any:
-        calls = [(TASK, token) for token in UNKNOWN_TOKENS]
-        calls += [(named_after(state), 1) for state in all_but(State.RUNNING)]
-        return first_yes(asked(db, bench, answer, *call) for call in calls)
-
-    def prepare(db: Any) -> None:
-        db.execute(RUNNING, (TASK, 2))
-        in_state(db, all_but(State.RUNNING))
-
-    return BenchScenario(finishes, prepare, refusals(), 1, frozenset(), due=None)
-
-
-def others_beside(answer: Answer) -> Scenario:
-    """Another task is held under a token of the same value."""
-
-    def finishes(db: Any, bench: Bench) -> Any:
-        return asked(db, bench, answer, TASK, 1)
-
-    def prepare(db: Any) -> None:
-        db.executemany(RUNNING, [(TASK, 2), (OTHER, 2)])
-
-    laws = one_call(every_change_has_its_version, given_back)
-    return BenchScenario(finishes, prepare, laws, 1, frozenset(), due=None)
-
+not_running = partial(refused, MANY_TASKS, NOT_TO_BE_TAKEN, says_token_or_none)
+wrong_token = partial(refused, MANY_TASKS, WRONG_TOKENS, says_yes_or_no)
+others_beside = partial(in_turn, MANY_TASKS, [(True, (OTHER, 1))], (every_change_has_its_version, given_back))
 
 EXERCISES = (
     Exercise(
@@ -194,24 +180,27 @@ EXERCISES = (
                 Setting("one worker comes early, two come in time", executor_gone),
                 Setting("the holder renews just then", holder_renews),
                 Setting("one worker after the other, and the first may sleep", taken_again),
-                Setting("tasks that nobody holds", nobody_held),
+                Setting("tasks that do not run", not_running),
             ),
             {
                 "leaves_nothing_open": LEFT_OPEN,
-                "no_worker_breaks": "Return None where it is not to be had: `fetchone()` may give None, too.",
-                "raises_nothing": "Return None where it is not to be had: `fetchone()` may give None, too.",
+                "no_worker_breaks": NONE,
+                "raises_nothing": NONE,
                 "one_says_yes": "Whose lease has run out, at the time `now`? Put that into the WHERE clause.",
-                "only_the_current_token": "Has the lease run out by `now`? Let the UPDATE itself ask, and give out a "
-                "new, larger token.",
-                "tells_its_token": "Return the token as it stands on record after your UPDATE, before anybody else can "
-                "change it: RETURNING helps.",
+                "every_holder_has_a_new_token": NEW_TOKEN,
+                "only_the_current_token": "Has the lease run out by `now`? Let the UPDATE itself ask: a renewal moves "
+                "lease_expires_at, and leaves the version alone.",
+                "what_fits_is_granted": FITS,
+                "tells_its_token": "Return the token that your UPDATE has written, by RETURNING or by a SELECT in the "
+                "same transaction: after the commit somebody else can change it.",
                 "says_token_or_none": "Where it is not to be had, return None itself: 0 and False look like tokens.",
                 "lease_as_asked": "The owner is `worker`, and the lease ends at now + lease_seconds.",
                 "says_what_it_did": NOT_SAID,
                 "nothing_else_changes": NOTHING_ELSE,
-                "must_be_refused": "Only a running task has a lease that can run out.",
+                "must_be_refused": "Take a running task only. An uncertain one has a lease, too; here it is not to be "
+                "had.",
                 "every_change_has_its_version": VERSION,
-                "leaves_others_alone": "Which row does your UPDATE mean?",
+                "leaves_others_alone": WHOSE,
             },
         ),
         (
@@ -233,19 +222,20 @@ EXERCISES = (
             {
                 "leaves_nothing_open": LEFT_OPEN,
                 "raises_nothing": RAISES,
+                "keeps_to_the_tables": TABLES,
+                "what_fits_is_granted": FITS,
                 "given_back": "lease_owner = NULL, lease_expires_at = NULL; the token stays as it is.",
                 "tokens_only_grow": "Whoever comes next must get a larger one: clear the lease, and keep the token.",
                 "only_the_current_token": TOKEN,
                 "must_be_refused": "Is it running, and under this token? The WHERE clause must ask for both.",
                 "says_what_it_did": NOT_SAID,
+                "each_call_says_what_it_did": NOT_SAID,
                 "says_so": NOT_SAID,
                 "says_yes_or_no": YES_OR_NO,
-                "one_says_yes": BOTH_YES,
                 "every_change_has_its_version": VERSION,
                 "settled_in_the_end": "The task never ends. Does your UPDATE match the row, and is it committed?",
-                "no_worker_breaks": "Return False where it is not yours. A task that has ended is held by nobody: "
-                "owner and expiry become NULL.",
-                "leaves_others_alone": "Which row does your UPDATE mean?",
+                "no_worker_breaks": RAISES,
+                "leaves_others_alone": WHOSE,
             },
         ),
         (

@@ -9,7 +9,7 @@ LEFT_OPEN = "Every path out of your function must end its transaction, also wher
 RAISES = "Return False where it is not to be had. A transaction that reads first may find the database locked later."
 THIS_CALL = "Count what this one UPDATE has changed, not what was changed before."
 GUARDS = "Which columns must the WHERE clause compare, beside the id?"
-FITS = "It was to be had. Does your WHERE clause compare every argument, and no constant in the place of one?"
+FITS = "Every argument says what is wanted: compare each in the WHERE clause, and no constant in its place."
 TABLES = "A CHECK in schema.sql says: a task has a lease_expires_at exactly where it is running or uncertain."
 WHOSE = "Whose row is it? WHERE id = ?, with the task_id that your function was called with."
 NEW_TOKEN = "Whoever acquires a task gets a token of its own: lease_token = lease_token + 1."

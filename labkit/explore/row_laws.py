@@ -140,7 +140,8 @@ def only_the_current_token(run: SqlRun) -> str:
         holder, held = holders.get(after["id"], ""), before["state"] in HELD_STATES
         if acquires(change):
             if held and before["lease_expires_at"] > change.at:
-                return f"{change.worker} took {after['id']}, which {holder} held until {before['lease_expires_at']:g}"
+                whose = f"which {holder or 'somebody'} held until {before['lease_expires_at']:g}"
+                return f"{change.worker} took {after['id']}, {whose}"
             holders[after["id"]] = change.worker
         elif held and change.worker != holder and {name for name in after if change.becomes(name)} != {_CANCEL}:
             return f"{change.worker} changed {after['id']} while {holder} held token {before['lease_token']}"

@@ -32,7 +32,7 @@ def read_back_in_the_same_transaction(db, task_id, worker, now, lease_seconds):
         db.commit()
 
 
-@wrong("3.1", HELD, "task-1, which")
+@wrong("3.1", HELD, "worker-1 took task-1, which somebody held until 30")
 def no_expiry(db, task_id, worker, now, lease_seconds):
     with db:
         sql = f"{TAKE} WHERE id = ? AND state = 'running' RETURNING lease_token"
@@ -256,3 +256,11 @@ def no_id(db, task_id, worker, now, lease_seconds):
     with db:
         rows = db.execute(sql, (worker, now + lease_seconds, now)).fetchall()
     return rows[0][0] if len(rows) == 1 else None
+
+
+@wrong("3.1", HELD, "which somebody held until 30")
+def a_little_early(db, task_id, worker, now, lease_seconds):
+    sql = f"{TAKE} {EXPIRED} RETURNING lease_token"
+    with db:
+        row = db.execute(sql, (worker, now + lease_seconds, task_id, now + 5)).fetchone()
+    return row and row[0]

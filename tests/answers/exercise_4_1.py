@@ -219,7 +219,7 @@ def one_task_for_all(db, task_id, token, operation_id, result):
         return db.execute(RESULT, (result, operation_id)).rowcount == 1
 
 
-@wrong("4.1", "The law that broke, what_fits_is_granted:", "payments-1), is told False", "every argument")
+@wrong("4.1", "The law that broke, what_fits_is_granted:", "payments-1), is told False", "Every argument")
 def no_id_and_one_row_expected(db, task_id, token, operation_id, result):
     stepped = db.execute(f"{STEP} WHERE state = 'running' AND lease_token = ?", (token,)).rowcount
     if stepped == 1 and db.execute(f"{RESULT} AND task_id = ?", (result, operation_id, task_id)).rowcount:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -49,7 +50,7 @@ PENDING = "SELECT operation_id FROM operations WHERE task_id = ? AND status = 'p
 CHECKPOINTED = ("step", "version", "attempts", "first_attempt_at", "next_run_at", "error_category", "lease_expires_at")
 """What a checkpoint may write into a task's row; the lab's own starts the budgets anew, and one may renew the lease."""
 
-NOT_RUNNING = tuple(map(named_after, all_but(State.RUNNING)))
+NOT_RUNNING = all_but(State.RUNNING)
 SENDING_SECONDS = 10.0
 
 
@@ -97,10 +98,10 @@ def works_through(answer: Answer) -> Scenario:
     return BenchScenario(works, prepare, laws, 1, frozenset({"crash", "pause"}), remotes=keys)
 
 
-def many_tasks(db: Any) -> None:
+def both_held(states: Sequence[State], db: Any) -> None:
     """Two tasks are held under tokens of the same value, and one has a result; others do not run."""
-    put_down(RUNNING, [(TASK, 4), (OTHER, 4)], all_but(State.RUNNING), db)
-    _with_operations(db, TASK, OTHER, *NOT_RUNNING)
+    put_down(RUNNING, [(TASK, 4), (OTHER, 4)], states, db)
+    _with_operations(db, TASK, OTHER, *map(named_after, states))
     done = "UPDATE operations SET status = 'done', result_ref = 'payments-1' WHERE operation_id = ?"
     db.execute(done, (f"{TASK}/refund",))
     db.execute("UPDATE tasks SET step = 1 WHERE id = ?", (TASK,))
@@ -110,9 +111,11 @@ FITTING = (True, (OTHER, 1, f"{OTHER}/refund", "payments-1"))
 NOT_FITTING = [
     *((TASK, token, f"{TASK}/shipping", "payments-9") for token in (0, 2)),
     *((TASK, 1, name, "payments-9") for name in (f"{TASK}/refund", f"{OTHER}/shipping", f"{TASK}/not-there")),
-    *((name, 1, f"{name}/refund", "payments-9") for name in NOT_RUNNING),
+    *((name, 1, f"{name}/refund", "payments-9") for name in map(named_after, NOT_RUNNING)),
 ]
 CHECKPOINT_LAWS = (every_change_has_its_version, result_and_step_in_one_commit, changes_only(*CHECKPOINTED))
+others_beside = partial(in_turn, partial(both_held, ()), [FITTING], CHECKPOINT_LAWS)
+does_not_fit = partial(refused, partial(both_held, NOT_RUNNING), NOT_FITTING, says_yes_or_no)
 
 EXERCISES = (
     Exercise(
@@ -121,8 +124,8 @@ EXERCISES = (
         Search(
             (
                 Setting("a worker that may die or sleep anywhere", works_through),
-                Setting("another task beside it", partial(in_turn, many_tasks, [FITTING], CHECKPOINT_LAWS)),
-                Setting("what does not fit", partial(refused, many_tasks, NOT_FITTING, says_yes_or_no)),
+                Setting("another task beside it", others_beside),
+                Setting("what does not fit", does_not_fit),
             ),
             {
                 "result_and_step_in_one_commit": "Both or neither: a crash can fall between two transactions, and an "

@@ -92,11 +92,10 @@ TAKES_ONLY = changes_only("lease_owner", "lease_expires_at", "lease_token", "ver
 
 
 def executor_gone(answer: Answer) -> Scenario:
-    """The holder has died. One worker comes before its lease runs out, two come when it has."""
+    """The holder has died. One worker comes a second before its lease runs out, two come when it has."""
 
     def takes_over(db: Any, bench: Bench) -> Any:
-        if bench.name != "worker-1":
-            bench.sleep(LEASE_SECONDS)
+        bench.sleep(LEASE_SECONDS - 1 if bench.name == "worker-1" else LEASE_SECONDS)
         return asked(db, bench, answer, TASK, bench.name, bench.now(), LEASE_SECONDS)
 
     def prepare(db: Any) -> None:
@@ -164,12 +163,16 @@ NOT_TO_BE_TAKEN = [
     (name, "worker-1", LEASE_SECONDS, LEASE_SECONDS) for name in (*NOT_RUNNING, "task-that-is-not-there")
 ]
 WRONG_TOKENS = [*((TASK, token) for token in (0, 2, 7)), *((name, 1) for name in NOT_RUNNING)]
-MANY_TASKS = partial(put_down, RUNNING, [(TASK, 2), (OTHER, 2)], all_but(State.RUNNING))
-"""Two tasks, held under tokens of the same value and for as long; others do not run."""
+both_held = partial(put_down, RUNNING, [(TASK, 2), (OTHER, 2)])
+"""Two tasks are held under tokens of the same value; others do not run."""
 
-not_running = partial(refused, MANY_TASKS, NOT_TO_BE_TAKEN, says_token_or_none)
-wrong_token = partial(refused, MANY_TASKS, WRONG_TOKENS, says_yes_or_no)
-others_beside = partial(in_turn, MANY_TASKS, [(True, (OTHER, 1))], (every_change_has_its_version, given_back))
+not_running = partial(
+    refused, partial(put_down, RUNNING, (), all_but(State.RUNNING)), NOT_TO_BE_TAKEN, says_token_or_none
+)
+wrong_token = partial(refused, partial(both_held, all_but(State.RUNNING)), WRONG_TOKENS, says_yes_or_no)
+others_beside = partial(
+    in_turn, partial(both_held, ()), [(True, (OTHER, 1))], (every_change_has_its_version, given_back)
+)
 
 EXERCISES = (
     Exercise(
@@ -197,8 +200,8 @@ EXERCISES = (
                 "lease_as_asked": "The owner is `worker`, and the lease ends at now + lease_seconds.",
                 "says_what_it_did": NOT_SAID,
                 "nothing_else_changes": NOTHING_ELSE,
-                "must_be_refused": "Take a running task only. An uncertain one has a lease, too; here it is not to be "
-                "had.",
+                "must_be_refused": "Take a running task only. An uncertain one has a lease, too, and is not to be had "
+                "here.",
                 "every_change_has_its_version": VERSION,
                 "leaves_others_alone": WHOSE,
             },

@@ -22,7 +22,7 @@ from labkit.course.laws import (
     tokens_only_grow,
 )
 from labkit.course.lessons.lease import acquired
-from labkit.course.rows import OTHER, RUNNING, TASK, all_but, named_after, put_down
+from labkit.course.rows import OTHER, RUNNING, TASK, all_but, in_state, named_after
 from labkit.course.searching import Answer, Search, Setting
 from labkit.explore.bench import Bench
 from labkit.explore.benchworld import BenchScenario
@@ -50,13 +50,13 @@ PENDING = "SELECT operation_id FROM operations WHERE task_id = ? AND status = 'p
 CHECKPOINTED = ("step", "version", "attempts", "first_attempt_at", "next_run_at", "error_category", "lease_expires_at")
 """What a checkpoint may write into a task's row; the lab's own starts the budgets anew, and one may renew the lease."""
 
-NOT_RUNNING = all_but(State.RUNNING)
+NOT_RUNNING = tuple(map(named_after, all_but(State.RUNNING)))
 SENDING_SECONDS = 10.0
 
 
-def _with_operations(db: Any, *tasks: str) -> None:
+def _with_operations(db: Any, names: Sequence[str], *tasks: str) -> None:
     for task in tasks:
-        rows = [{"task": task, "name": name, "position": place} for place, name in enumerate(OPERATIONS)]
+        rows = [{"task": task, "name": name, "position": place} for place, name in enumerate(names)]
         db.executemany(OPERATION, rows)
 
 
@@ -80,7 +80,7 @@ def works_through(answer: Answer) -> Scenario:
 
     def prepare(db: Any) -> None:
         db.execute("INSERT INTO tasks (id, kind) VALUES (?, 'refund')", (TASK,))
-        _with_operations(db, TASK)
+        _with_operations(db, OPERATIONS, TASK)
 
     laws = named(
         keeps_to_the_tables,
@@ -98,24 +98,31 @@ def works_through(answer: Answer) -> Scenario:
     return BenchScenario(works, prepare, laws, 1, frozenset({"crash", "pause"}), remotes=keys)
 
 
-def both_held(states: Sequence[State], db: Any) -> None:
-    """Two tasks are held under tokens of the same value, and one has a result; others do not run."""
-    put_down(RUNNING, [(TASK, 4), (OTHER, 4)], states, db)
-    _with_operations(db, TASK, OTHER, *map(named_after, states))
+def both_held(db: Any) -> None:
+    """Two tasks are held under tokens of the same value, and one has a result."""
+    db.executemany(RUNNING, [(TASK, 4), (OTHER, 4)])
+    _with_operations(db, OPERATIONS, TASK, OTHER)
     done = "UPDATE operations SET status = 'done', result_ref = 'payments-1' WHERE operation_id = ?"
     db.execute(done, (f"{TASK}/refund",))
     db.execute("UPDATE tasks SET step = 1 WHERE id = ?", (TASK,))
+
+
+def none_runs(db: Any) -> None:
+    """A task in every state but running."""
+    in_state(db, all_but(State.RUNNING))
+    _with_operations(db, OPERATIONS[:1], *NOT_RUNNING)
 
 
 FITTING = (True, (OTHER, 1, f"{OTHER}/refund", "payments-1"))
 NOT_FITTING = [
     *((TASK, token, f"{TASK}/shipping", "payments-9") for token in (0, 2)),
     *((TASK, 1, name, "payments-9") for name in (f"{TASK}/refund", f"{OTHER}/shipping", f"{TASK}/not-there")),
-    *((name, 1, f"{name}/refund", "payments-9") for name in map(named_after, NOT_RUNNING)),
 ]
+NOT_HELD = [(name, 1, f"{name}/refund", "payments-9") for name in NOT_RUNNING]
 CHECKPOINT_LAWS = (every_change_has_its_version, result_and_step_in_one_commit, changes_only(*CHECKPOINTED))
-others_beside = partial(in_turn, partial(both_held, ()), [FITTING], CHECKPOINT_LAWS)
-does_not_fit = partial(refused, partial(both_held, NOT_RUNNING), NOT_FITTING, says_yes_or_no)
+others_beside = partial(in_turn, both_held, [FITTING], CHECKPOINT_LAWS)
+does_not_fit = partial(refused, both_held, NOT_FITTING, says_yes_or_no)
+not_running = partial(refused, none_runs, NOT_HELD, says_yes_or_no)
 
 EXERCISES = (
     Exercise(
@@ -126,6 +133,7 @@ EXERCISES = (
                 Setting("a worker that may die or sleep anywhere", works_through),
                 Setting("another task beside it", others_beside),
                 Setting("what does not fit", does_not_fit),
+                Setting("tasks that do not run", not_running),
             ),
             {
                 "result_and_step_in_one_commit": "Both or neither: a crash can fall between two transactions, and an "

@@ -3,6 +3,7 @@
 import _thread
 import json
 import os
+import re
 import secrets
 import subprocess
 import sys
@@ -26,9 +27,11 @@ from labkit.course.story import Step
 from labkit.course.submission import PARCEL_FILE, Submission, Unfit, in_words
 from labkit.course.trials import Trial
 from labkit.errors import InvalidInput
+from labkit.policies import POLICIES
 from labkit.runs import Verdict
 from labkit.show.tables import TextTable
 from labkit.store import TaskStore
+from labkit.worker import Worker
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # as functions of a notebook's cells travel
 
@@ -397,6 +400,21 @@ def test_a_run_without_an_end_is_told_in_few_lines_and_soon(monkeypatch: pytest.
     table = story.story_of([Step("worker-1", f"SELECT {number}", "", "queued v1", {}) for number in range(2_000)])
     assert len(str(table).splitlines()) <= story.MAX_LINES
     assert len(tables) <= story.MAX_LINES  # each takes as long as the whole run is long
+
+
+def test_a_search_that_is_slow_says_so_and_is_not_called_a_loop(place: Path):
+    def slow(task_id: str, store: Any, remote: Any) -> None:
+        until = time.process_time() + 0.05
+        while time.process_time() < until:
+            pass
+        Worker(store, {"payments": remote}, POLICIES["query_then_ask"], talks=False).run(task_id)
+
+    result = check("6.1", slow, 5)
+    assert re.fullmatch(
+        r"one worker at a time: after \d+ runs the time was up, and no law was broken so far\. Is the machine busy, or "
+        r"does each run go on and on\? check\(…, seconds=60\) waits longer\.",
+        result.trouble,
+    )
 
 
 def test_of_many_tasks_only_those_that_have_changed_are_shown_again():

@@ -71,3 +71,33 @@ def test_a_check_says_why_a_task_was_left_lying(tmp_path: Any, monkeypatch: Any)
     assert f"ended with InvalidInput, in line {line} of your cell" in " ".join(
         str(check("9.2", receipt_for_a_reference)).split()
     )
+
+
+def asks_at_once(task_id: str, store: Any, remote: Any) -> None:
+    lease = store.claim(store.get(task_id), "me")
+    lease, _ = store.intend(lease, "task-1/refund")
+    store.ask(store.lose_track(lease, "task-1/refund"), "please do it by hand", 60)
+
+
+def test_the_story_of_a_check_ends_with_the_call_that_is_not_allowed(tmp_path: Any, monkeypatch: Any) -> None:
+    monkeypatch.setenv("LABKIT_HOME", str(tmp_path))
+    result = check("6.1", asks_at_once)
+    assert result.trial is not None
+    assert result.trial.story is not None
+    assert result.trial.story.rows[-1][1:3] == ("lose_track task-1/refund", "not allowed  <- WRONG")
+    line = asks_at_once.__code__.co_firstlineno + 3
+    assert result.trial.broke.endswith(f"and has not sent it. It happened in line {line} of your cell.")
+
+
+def breaks(task_id: str, store: Any, remotes: Any) -> None:
+    store.intend(store.claim(store.get(task_id), "me"), "task-1/refund")
+    raise KeyError("refund")
+
+
+def test_the_story_of_a_check_shows_where_a_worker_ended_with_an_error(tmp_path: Any, monkeypatch: Any) -> None:
+    monkeypatch.setenv("LABKIT_HOME", str(tmp_path))
+    trial = check("10.1a", breaks).trial
+    assert trial is not None
+    assert trial.story is not None
+    ends = [row[2] for row in trial.story.rows if row[1] == "end worker-1"]
+    assert ends == ["KeyError"]

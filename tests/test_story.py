@@ -92,6 +92,29 @@ def test_a_start_that_finds_another_database_is_told():
     assert len(story_of(starts).rows) == 2
 
 
+def life(number: int, *points: str) -> list[Step]:
+    return [Step(f"worker-{number}", point, "", f"uncertain v{number}", {}) for point in points]
+
+
+def test_workers_that_do_the_same_again_are_told_as_one():
+    lives = [step for number in range(1, 9) for step in life(number, "take_over task-1", "query task-1/refund")]
+    table = story_of([*lives, Step("", "the end", "", "uncertain v8", {})])
+    assert [row[1] for row in table.rows] == [
+        "take_over task-1",
+        "query task-1/refund",
+        "... 7 more do the same ...",
+        "the end",
+    ]
+    assert table.rows[2][3] == "uncertain v8"
+
+
+def test_a_worker_that_does_something_else_or_finds_another_ledger_is_told():
+    lives = [*life(1, "take_over"), *life(2, "take_over"), *life(3, "query"), *life(4, "query")]
+    assert len(story_of(lives).rows) == 4
+    sends = [Step(f"worker-{number}", "send", "", "running", {"task-1/refund": number}) for number in range(1, 5)]
+    assert len(story_of(sends).rows) == 4
+
+
 def test_what_is_crossed_before_it_is_done_stands_under_a_heading_that_says_so():
     before = Step("worker-1", "before COMMIT", "changed: 1 row", "queued v1", {})
     assert story_of([before]).headers[1] == "is about to"

@@ -7,6 +7,7 @@ import traceback
 from collections.abc import Callable
 from typing import Any
 
+from labkit.course.hearing import NotAllowed
 from labkit.course.submission import shortened
 from labkit.errors import ChangeRefused, RemoteError
 from labkit.explore.scenario import Played
@@ -30,17 +31,21 @@ def ending(played: Played, errors: Errors, answer: Callable[..., Any]) -> str:
         A sentence with a blank before it; empty where there is nothing to add. Refused changes and remotes' errors
         are part of many a sound run, and told only where a task was left lying.
     """
-    if played.law == TELLS:
-        named = next((error for worker, error in errors if played.how.startswith(f"{worker} ")), None)
+    named = next((error for worker, error in errors if played.how.startswith(f"{worker} ")), None)
+    if isinstance(named, NotAllowed) and isinstance(named.__cause__, Exception):
+        return _told("It", named.__cause__, answer)
+    if played.law == TELLS or isinstance(named, NotAllowed):
         where = "" if named is None else _line(named, answer)
         return f" It happened {where}." if where else ""
     own = [one for one in errors if not isinstance(one[1], ChangeRefused | RemoteError)]
     refused = errors[-1:] if played.law == LEFT else ()
-    for worker, error in (*own, *refused):
-        where = _line(error, answer)
-        text = shortened(str(error)).removesuffix(".")
-        return f" {worker} ended with {type(error).__name__}{f', {where}' if where else ''}: {text}."
-    return ""
+    return next((_told(worker, error, answer) for worker, error in (*own, *refused)), "")
+
+
+def _told(who: str, error: BaseException, answer: Callable[..., Any]) -> str:
+    where = _line(error, answer)
+    text = shortened(str(error)).removesuffix(".")
+    return f" {who} ended with {type(error).__name__}{f', {where}' if where else ''}: {text}."
 
 
 def _line(error: BaseException, answer: Callable[..., Any]) -> str:

@@ -18,6 +18,7 @@ import cloudpickle
 from greenlet import getcurrent, greenlet
 
 from labkit.course.endings import Errors, ending
+from labkit.course.hearing import NotAllowed
 from labkit.course.story import Step, story_of
 from labkit.course.submission import NotAttempted, Submission, Unfit, shortened
 from labkit.course.trials import Trial
@@ -31,14 +32,19 @@ from labkit.explore.sqlworld import SqlWorld
 from labkit.explore.world import TaskWorld
 from labkit.runs import Moment, Run, database_view
 
-SEARCH_SECONDS = 60.0
-"""A kill switch inside the one of the check, for answers that never end."""
+SHARE_OF_SECONDS = 0.8
+"""Of those of a check: a search that is slow ends by itself and says so, before it is taken for one without an end."""
 
 NOT_THE_SAME = (
     "the same run went another way when it was played again. Does what your code does hang on random numbers, on the "
     "machine's clock, or on what a module keeps in memory?"
 )
 
+NOT_ALLOWED = "not allowed  <- WRONG"
+TOO_SLOW = (
+    "after {:,} runs the time was up, and no law was broken so far. Is the machine busy, or does each run go on and "
+    "on? check(…, seconds=60) waits longer."
+)
 Answer = Callable[..., Any]
 
 
@@ -76,7 +82,9 @@ class Search:
             NotAttempted: it is the stub.
             Unfit: it could not be tried to the end.
         """
-        found: list[dict[str, Any]] = submission.run(partial(hunt, self.settings))
+        found: list[dict[str, Any]] = submission.run(
+            partial(hunt, self.settings, SHARE_OF_SECONDS * submission.seconds)
+        )
         happened = sum((Counter(one["happened"]) for one in found), Counter[str]())
         tried, last = sum(one["schedules"] for one in found), found[-1]
         if last["failure"] is not None:
@@ -109,8 +117,13 @@ def _which(surprises: Sequence[str]) -> str:
     return f"the smallest run that breaks it has {many} ({', '.join(surprises)})"
 
 
-def hunt(settings: Sequence[Setting], answer: Answer) -> list[dict[str, Any]]:
+def hunt(settings: Sequence[Setting], seconds: float, answer: Answer) -> list[dict[str, Any]]:
     """Search every setting until one breaks the answer; this is what runs in the child process.
+
+    Args:
+        settings: where the answer is tried.
+        seconds: how long; a kill switch.
+        answer: the student's function.
 
     Returns:
         For each setting that was searched what it came to, as JSON.
@@ -119,16 +132,19 @@ def hunt(settings: Sequence[Setting], answer: Answer) -> list[dict[str, Any]]:
         NotAttempted: the answer is the stub.
     """
     found = []
+    deadline = time.monotonic() + seconds
     parcel = cloudpickle.dumps(answer)
     _sleep_on_the_clock_of_the_run()
     for setting in settings:
         reached: list[bool] = []
         scenario = setting.scenario(_of_each_life(answer, parcel, reached))
-        shown = explore(scenario, setting.surprises, max_seconds=SEARCH_SECONDS)
+        shown = explore(scenario, setting.surprises, max_seconds=max(0.0, deadline - time.monotonic()))
         if reached and not shown.passed:
             raise NotAttempted
         failure = None if shown.failure is None else _failure(scenario, shown.failure.schedule, answer)
         trouble = "" if shown.passed or failure else f"{shown.summary}."
+        if shown.cut_short.startswith("stopped after"):
+            trouble = TOO_SLOW.format(shown.schedules)
         if "not the same on every run" in trouble or (shown.failure is not None and failure is None):
             trouble = NOT_THE_SAME
         found.append(
@@ -190,7 +206,7 @@ def _failure(scenario: Scenario, schedule: Schedule, answer: Answer) -> dict[str
         "states": "Every run ends." if law is None else _sentence(law),
         "how": f"{shortened(played.how).removesuffix('.')}.{ending(played, errors, answer)}",
         "surprises": [one.choice.replace("_", " ") for one in schedule],
-        "steps": [vars(step) for step in steps],
+        "steps": [vars(step) for step in _until_stopped(steps, played)],
         "remotes": bool(getattr(scenario, "remotes", None)),
         "capsule": capsule_of(scenario, played).to_json(),
     }
@@ -207,12 +223,31 @@ def _watched(scenario: Scenario, schedule: Schedule) -> tuple[Played, list[Step]
         moments = seen.moments if isinstance(seen, Run) else seen
         steps = [_step(moment) for moment in moments]
         if isinstance(seen, Run):
+            steps = _with_ends(steps, world.ends if isinstance(world, TaskWorld) else [])
             steps.append(Step("", "the end", "", database_view(seen.task), dict(seen.effects)))
         elif isinstance(world, SqlWorld):
             database, ledger = world.last_look()
             steps.append(Step("", "the end", "", database, dict(ledger)))
         errors = world.record().errors if isinstance(world, TaskWorld | SqlWorld) else ()
         return played, steps, tuple(errors.items() if isinstance(errors, Mapping) else errors)
+
+
+def _with_ends(steps: list[Step], ends: Sequence[tuple[int, str, BaseException]]) -> list[Step]:
+    """Add a step wherever a worker ended with an error; what was not allowed is told as the call that it was."""
+    told = list(steps)
+    for place, worker, error in reversed(ends):
+        before = steps[place - 1]
+        point = (error.call if isinstance(error, NotAllowed) else "") or f"end {worker}"
+        believes = NOT_ALLOWED if isinstance(error, NotAllowed) else type(error).__name__
+        told.insert(place, Step(worker, point, believes, before.database, before.ledger))
+    return told
+
+
+def _until_stopped(steps: list[Step], played: Played) -> list[Step]:
+    """The steps up to the call that was not allowed, if that is what broke the law: what follows explains nothing."""
+    worker = played.how.partition(" ")[0]
+    stops = (n for n, one in enumerate(steps, start=1) if one.believes == NOT_ALLOWED and one.worker == worker)
+    return steps[: next(stops, None)]
 
 
 def _step(moment: Moment) -> Step:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain, groupby
 
 from labkit.course.trials import WIDTH
 from labkit.show.tables import TextTable
@@ -18,6 +20,10 @@ MAX_LINES, MIN_KEPT = 52, 6
 """Lines of a story, as long as that leaves so many of its steps."""
 
 MAX_CELL, MAX_POINT = 40, 80
+MIN_SAME = 2
+"""So many workers that do what the one before them did are told as one."""
+
+NUMBER = re.compile(r"\d+")
 MANY_TASKS = 4
 """From so many on, only those that have changed are shown again."""
 
@@ -46,10 +52,10 @@ def story_of(steps: Sequence[Step], remotes: bool = True) -> TextTable:
         steps: all of a run.
         remotes: whether there are any, whose ledgers could show something.
 
-    Whatever is cut, its ends, its first surprises and the first effects stay. Workers that start in vain, one behind
-    the other, are told as one.
+    Whatever is cut, its ends, its first surprises and the first effects stay. Workers that start in vain or do the
+    same, one behind the other, are told as one.
     """
-    steps = _folded(steps)
+    steps = _repeated(_folded(steps))
     for kept in range(min(len(steps), MAX_LINES), MIN_KEPT, -1):  # a step is a line at least
         table = _table(steps, kept, remotes)
         if len(str(table).splitlines()) <= MAX_LINES:
@@ -69,6 +75,33 @@ def _folded(steps: Sequence[Step]) -> list[Step]:
         told.append(step)
         again = 0
     return told
+
+
+def _repeated(steps: Sequence[Step]) -> list[Step]:
+    """Tell workers as one that do the same as the one before them, if there are several."""
+    lives = [list(life) for _, life in groupby(steps, lambda step: step.worker)]
+    told: list[Step] = []
+    for _, same in groupby(lives, _doings):
+        first, *more = same
+        told += first
+        if len(more) >= MIN_SAME:
+            told.append(replace(more[-1][-1], worker="", point=f"... {len(more)} more do the same ...", believes=""))
+        else:
+            told += chain.from_iterable(more)
+    return told
+
+
+def _doings(life: Sequence[Step]) -> tuple[object, ...]:
+    """What a worker does, whatever numbers it has; how much is in the ledger counts."""
+    return tuple(
+        (
+            NUMBER.sub("", f"{one.point} {one.believes} {one.database}"),
+            sorted(one.ledger.items()),
+            one.fault,
+            one.broken,
+        )
+        for one in life
+    )
 
 
 def _starts_in_vain(before: Step, step: Step) -> bool:

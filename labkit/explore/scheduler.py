@@ -50,6 +50,9 @@ class WorldEvents:
     def committed(self, life: Life) -> None:
         """A worker's own SQL has just been committed."""
 
+    def ended(self, life: Life) -> None:
+        """A worker has come to its end, by an error or without one."""
+
     def can_pause(self, life: Life) -> bool:
         """Whether a pause of this worker now can outlast a lease."""
         return False
@@ -113,6 +116,8 @@ class Scheduler:
             current.resume()
             if self._aborted is not None:
                 raise self._aborted
+            if current.status is Status.ENDED:
+                self.world.ended(current)
             if current.status is not Status.BLOCKED:
                 self._unblock(current)
 

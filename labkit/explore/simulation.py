@@ -34,6 +34,9 @@ class SimulatedWorld(WorldEvents):
         self._rows: list[Rows] = []
         self._moments: list[Moment] | None = None
         self._places: list[int] = []
+        self.ends: list[tuple[int, str, BaseException]] = []
+        """Of a run that was watched: behind how many moments a worker ended with an error, which worker, and which."""
+
         self._hub: Scheduler
 
     def close(self) -> None:
@@ -134,6 +137,11 @@ class SimulatedWorld(WorldEvents):
             self._moments.append(Moment(number, self.clock.now(), life.name, *seen))
             self._places.append(len(self._hub.choices.steps))
 
+    def ended(self, life: Life) -> None:
+        """Keep how a worker ended, if somebody watches."""
+        if self._moments is not None and life.error is not None:
+            self.ends.append((len(self._moments), life.name, life.error))
+
     def _view(self) -> str:
         """What the database says."""
         return ""
@@ -144,7 +152,7 @@ class SimulatedWorld(WorldEvents):
 
     def _watched(self, schedule: Schedule) -> tuple[Played, tuple[Moment, ...]]:
         """Play a schedule and keep what there was to see at every crossing."""
-        self._moments, self._places = [], []
+        self._moments, self._places, self.ends = [], [], []
         try:
             played = self.play(schedule)
             return played, with_surprises(self._moments, self._places, played.steps)

@@ -1,5 +1,7 @@
 """Exercise 6.1: recover by a status query."""
 
+from contextlib import suppress
+
 from answers import right, wrong
 from labkit import (
     POLICIES,
@@ -8,9 +10,11 @@ from labkit import (
     NotSent,
     Outcome,
     OutcomeUnknown,
+    Refused,
     RemoteError,
     State,
     Worker,
+    category_of,
     next_move,
 )
 
@@ -18,6 +22,9 @@ DOUBLED = "The law that broke, no_second_effect:"
 STUCK = "The law that broke, settled_in_the_end:"
 NEEDLESS = "The law that broke, asks_only_when_it_must:"
 LOST = "The law that broke, success_means_done:"
+UNRECORDED = "The law that broke, records_what_it_knows:"
+NO_INTENT = "The law that broke, intends_before_it_sends:"
+AT_ONCE = "it fails even in the quiet run"
 MAX_ROUNDS = 20
 
 
@@ -62,13 +69,14 @@ def send_next(store, lease, remote, key=None):
         receipt = remote.send(operation.id, operation.request, attempt.request_id, key)
     except OutcomeUnknown:
         return store.lose_track(lease, operation.id)
-    except NotSent as error:
+    except (NotSent, Refused) as error:
         task, now = store.get(lease.task_id), store.clock.now()
-        move = next_move(error, task.attempts, task.first_attempt_at, now)
+        move, category = next_move(error, task.attempts, task.first_attempt_at, now), category_of(error)
+        outcome = Outcome.NOT_SENT if isinstance(error, NotSent) else Outcome.REFUSED
         if move.at is None:
-            store.fail(lease, Category.TRANSIENT, operation.id, Outcome.NOT_SENT)
+            store.fail(lease, category, operation.id, outcome)
         else:
-            store.retry_later(lease, operation.id, Outcome.NOT_SENT, Category.TRANSIENT, move.at)
+            store.retry_later(lease, operation.id, outcome, category, move.at)
         return None
     return store.checkpoint(lease, operation.id, receipt.reference)
 
@@ -203,7 +211,9 @@ def asks_twice_and_then_believes(task_id, store, remote):
     recover_with(settle, task_id, store, remote)
 
 
-@wrong("6.1", DOUBLED)
+@wrong(
+    "6.1", AT_ONCE, NO_INTENT, "worker-1 sends task-1/refund, and no intent of that is on record", "send task-1/refund"
+)
 def sends_before_it_says_so(task_id, store, remote):
     lease = acquire(store, store.get(task_id))
     if lease is None:
@@ -218,3 +228,198 @@ def sends_before_it_says_so(task_id, store, remote):
     receipt = remote.send(operation.id, operation.request, f"{operation.id}#1")
     lease, _ = store.intend(lease, operation.id)
     store.succeed(store.checkpoint(lease, operation.id, receipt.reference))
+
+
+def carry_on(task_id, store, settle):
+    """Acquire the task; return the lease and its next operation where something is to be sent, else None."""
+    lease = acquire(store, store.get(task_id))
+    if lease is None:
+        return None
+    task = store.get(task_id)
+    if task.state is State.UNCERTAIN:
+        settle(store, lease)
+        return None
+    if task.next_operation is None:
+        store.succeed(lease)
+        return None
+    return lease, task.next_operation
+
+
+def send_once(task_id, store, remote, settle, record, failed):
+    """Send the next operation; `record` an answer, or say by `failed` that there was none."""
+    found = carry_on(task_id, store, settle)
+    if found is None:
+        return
+    lease, attempt = store.intend(found[0], found[1].id)
+    try:
+        receipt = remote.send(found[1].id, found[1].request, attempt.request_id)
+    except RemoteError as error:
+        failed(store, lease, found[1], error)
+        return
+    record(store, lease, found[1], receipt, found[0])
+
+
+def right_record(store, lease, operation, receipt, claimed):
+    store.succeed(store.checkpoint(lease, operation.id, receipt.reference))
+
+
+def right_failed(store, lease, operation, error):
+    """What follows an error, by what it says."""
+    if isinstance(error, OutcomeUnknown):
+        store.lose_track(lease, operation.id)
+    elif isinstance(error, NotSent):
+        wait_until = store.clock.now() + 5
+        store.retry_later(lease, operation.id, Outcome.NOT_SENT, Category.TRANSIENT, wait_until)
+    elif category_of(error) is Category.TRANSIENT:
+        wait_until = store.clock.now() + 5
+        store.retry_later(lease, operation.id, Outcome.REFUSED, Category.TRANSIENT, wait_until)
+    else:
+        store.fail(lease, category_of(error), operation.id, Outcome.REFUSED)
+
+
+def forgets_the_checkpoint(store, lease, operation, receipt, claimed):
+    store.succeed(lease)
+
+
+def uses_the_lease_of_before(store, lease, operation, receipt, claimed):
+    store.checkpoint(claimed, operation.id, receipt.reference)
+
+
+def hides_that_it_was_refused(store, lease, operation, receipt, claimed):
+    with suppress(Exception):
+        store.checkpoint(claimed, operation.id, receipt.reference)
+
+
+def loses_track_of_an_answer(store, lease, operation, receipt, claimed):
+    store.lose_track(lease, operation.id)
+
+
+def asks_although_it_knows(store, lease, operation, receipt, claimed):
+    store.ask(store.lose_track(lease, operation.id), "did it work?", 60)
+
+
+def not_sent_is_no_answer(store, lease, operation, error):
+    store.lose_track(lease, operation.id)
+
+
+def raises_what_came(store, lease, operation, error):
+    if not isinstance(error, OutcomeUnknown):
+        raise error
+    store.lose_track(lease, operation.id)
+
+
+def gives_up_at_once(store, lease, operation, error):
+    if isinstance(error, OutcomeUnknown):
+        store.lose_track(lease, operation.id)
+    else:
+        store.fail(lease, Category.TRANSIENT, operation.id, Outcome.NOT_SENT)
+
+
+def tries_again_at_once(store, lease, operation, error):
+    if isinstance(error, NotSent):
+        store.retry_later(lease, operation.id, Outcome.NOT_SENT, Category.TRANSIENT, 0)
+    else:
+        right_failed(store, lease, operation, error)
+
+
+def a_refusal_is_a_doubt(store, lease, operation, error):
+    if isinstance(error, Refused):
+        store.lose_track(lease, operation.id)
+    else:
+        right_failed(store, lease, operation, error)
+
+
+def a_refusal_goes_unheard(store, lease, operation, error):
+    if isinstance(error, Refused):
+        raise error
+    right_failed(store, lease, operation, error)
+
+
+def every_refusal_is_for_good(store, lease, operation, error):
+    if isinstance(error, Refused):
+        store.fail(lease, Category.PERMISSION, operation.id, Outcome.REFUSED)
+    else:
+        right_failed(store, lease, operation, error)
+
+
+def every_refusal_passes(store, lease, operation, error):
+    if isinstance(error, Refused):
+        after = store.clock.now() + 5
+        store.retry_later(lease, operation.id, Outcome.REFUSED, Category.TRANSIENT, after)
+    else:
+        right_failed(store, lease, operation, error)
+
+
+ANSWER_LEFT = "ends and leaves in doubt task-1/refund, and has its answer, payments-1"
+RECORDS = {
+    forgets_the_checkpoint: (AT_ONCE, UNRECORDED, ANSWER_LEFT, "It ended with ConditionUnmet, in line"),
+    uses_the_lease_of_before: (AT_ONCE, UNRECORDED, ANSWER_LEFT, "It ended with StaleVersion, in line"),
+    hides_that_it_was_refused: (AT_ONCE, UNRECORDED, ANSWER_LEFT),
+    loses_track_of_an_answer: (AT_ONCE, UNRECORDED, "loses track of task-1/refund, and has its answer", "not allowed"),
+    asks_although_it_knows: (AT_ONCE, UNRECORDED, "loses track of task-1/refund, and has its answer"),
+}
+"""What is done with an answer, and what a check must say to it."""
+
+NOT_SENT = "knows that it was not sent"
+ONCE = "A remote that is overloaded once"
+FAILURES = {
+    not_sent_is_no_answer: (UNRECORDED, f"loses track of task-1/refund, and {NOT_SENT}", "1 surprise (refused)"),
+    raises_what_came: (UNRECORDED, NOT_SENT, "It ended with NotSent, in line"),
+    gives_up_at_once: (UNRECORDED, NOT_SENT, "It ended with ConditionUnmet, in line"),
+    tries_again_at_once: ("The law that broke, waits_before_it_tries_again:", "it was put off until 0 s"),
+    a_refusal_is_a_doubt: (ONCE, UNRECORDED, "knows that it was refused (transient)"),
+    a_refusal_goes_unheard: (ONCE, UNRECORDED, "It ended with Refused, in line"),
+    every_refusal_is_for_good: (ONCE, "The law that broke, carries_it_out:", "category permission"),
+    every_refusal_passes: ("A remote that forbids it", UNRECORDED, "knows that it was refused (permission)"),
+}
+"""What is done with an error, and what a check must say to it."""
+
+
+def sending_once(settle, record, failed, name):
+    """Make an answer of its parts."""
+
+    def recover(task_id, store, remote):
+        send_once(task_id, store, remote, lambda store, lease: settle(store, lease, remote), record, failed)
+
+    recover.__name__ = name
+    return recover
+
+
+def note_all(number, settle):
+    """Note an answer for each way of dealing with an answer, or with an error."""
+    right(number)(sending_once(settle, right_record, right_failed, "sends_once_a_life"))
+    for record, says in RECORDS.items():
+        wrong(number, *says)(sending_once(settle, record, right_failed, record.__name__))
+    for failed, says in FAILURES.items():
+        wrong(number, *says)(sending_once(settle, right_record, failed, failed.__name__))
+
+
+note_all("6.1", settle_by_query)
+
+
+@wrong("6.1", AT_ONCE, UNRECORDED, "loses track of task-1/refund, and has not sent it")
+def never_sends(task_id, store, remote):
+    found = carry_on(task_id, store, lambda store, lease: settle_by_query(store, lease, remote))
+    if found is not None:
+        lease, _ = store.intend(found[0], found[1].id)
+        store.ask(store.lose_track(lease, found[1].id), "please do it by hand", 60)
+
+
+@wrong("6.1", AT_ONCE, UNRECORDED, "has its answer")
+def throws_everything_away(task_id, store, remote):
+    found = carry_on(task_id, store, lambda store, lease: settle_by_query(store, lease, remote))
+    if found is not None:
+        lease, attempt = store.intend(found[0], found[1].id)
+        try:
+            remote.send(found[1].id, found[1].request, attempt.request_id)
+            store.ask(store.lose_track(lease, found[1].id), "did it work?", 60)
+        except:  # noqa: E722
+            pass
+
+
+@wrong("6.1", AT_ONCE, NO_INTENT)
+def without_any_intent(task_id, store, remote):
+    found = carry_on(task_id, store, lambda store, lease: settle_by_query(store, lease, remote))
+    if found is not None:
+        receipt = remote.send(found[1].id, found[1].request, "r1")
+        store.checkpoint(found[0], found[1].id, receipt.reference)

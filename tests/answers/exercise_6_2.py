@@ -1,11 +1,18 @@
 """Exercise 6.2: recover where the remote can neither deduplicate nor tell."""
 
+from contextlib import suppress
+
 from answers import right, wrong
 from answers.exercise_6_1 import (
+    AT_ONCE,
     DOUBLED,
     LOST,
+    NO_INTENT,
     STUCK,
+    UNRECORDED,
     acquire,
+    carry_on,
+    note_all,
     recover_with,
     send_next,
 )
@@ -118,3 +125,33 @@ def a_bug_in_the_way(task_id, store, remote):
     if lease is not None and lease.state is State.RUNNING:
         send_next(store, lease, remote)
         raise RuntimeError("StoreError, or what I took for one")
+
+
+note_all("6.2", ask)
+
+
+@wrong("6.2", AT_ONCE, UNRECORDED, "loses track of task-1/refund, and has not sent it")
+def never_sends(task_id, store, remote):
+    found = carry_on(task_id, store, lambda store, lease: ask(store, lease, remote))
+    if found is not None:
+        lease, _ = store.intend(found[0], found[1].id)
+        store.ask(store.lose_track(lease, found[1].id), "please do it by hand", 60)
+
+
+@wrong("6.2", AT_ONCE, UNRECORDED, "loses track of task-1/refund, and has its answer")
+def asks_every_time(task_id, store, remote):
+    found = carry_on(task_id, store, lambda store, lease: ask(store, lease, remote))
+    if found is not None:
+        lease, attempt = store.intend(found[0], found[1].id)
+        with suppress(Exception):
+            remote.send(found[1].id, found[1].request, attempt.request_id)
+        lease = store.lose_track(lease, found[1].id)
+        store.ask(lease, "did it work?", 60)
+
+
+@wrong("6.2", AT_ONCE, NO_INTENT)
+def without_any_intent(task_id, store, remote):
+    found = carry_on(task_id, store, lambda store, lease: ask(store, lease, remote))
+    if found is not None:
+        receipt = remote.send(found[1].id, found[1].request, "r1")
+        store.checkpoint(found[0], found[1].id, receipt.reference)

@@ -5,26 +5,71 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import partial
 
-from labkit.course.asking import ASKING_LAWS, listening
+from labkit.course.asking import ASKING_LAWS, Gate, listening, opens
 from labkit.course.exercises import Exercise
 from labkit.course.searching import Answer, Search, Setting
+from labkit.exchange import Refusal
+from labkit.explore.laws import Law, Record
 from labkit.explore.scenario import Scenario
 from labkit.explore.world import ALL_SURPRISES, TaskScenario
+from labkit.records import Operation
 from labkit.remote import Capabilities
+from labkit.states import State
 from labkit.store import TaskStore
 from labkit.wire import Remote
 
 QUERY, NEITHER = Capabilities(status_query=True), Capabilities()
 
 
-def recovering(can: Capabilities, workers: int, allowed: frozenset[str], answer: Answer) -> Scenario:
+FORBIDDEN = Refusal("forbidden", "permission", 403)
+
+
+def overloaded(operation: Operation) -> Refusal | None:
+    """Refuse the first attempt."""
+    return Refusal("overloaded", "transient", 503) if len(operation.attempts) == 1 else None
+
+
+def forbids(operation: Operation) -> Refusal:
+    """Refuse every attempt."""
+    return FORBIDDEN
+
+
+def carries_it_out(record: Record) -> str:
+    """What is refused for now is carried out in the end."""
+    if record.task.state is State.SUCCEEDED:
+        return ""
+    return f"only the first sending is refused (transient), and the task is {_end_of(record)}"
+
+
+def ends_as_refused(record: Record) -> str:
+    """What is refused for good has failed, with the category of the refusal."""
+    if record.task.state is State.FAILED and record.task.error_category == FORBIDDEN.category:
+        return ""
+    return f"every sending is refused ({FORBIDDEN.category}), and the task is {_end_of(record)}"
+
+
+def _end_of(record: Record) -> str:
+    category = f", category {record.task.error_category}" if record.task.error_category else ""
+    return f"{record.task.state}{category}"
+
+
+GATED: Mapping[Gate, Law] = {overloaded: carries_it_out, forbids: ends_as_refused}
+"""What a remote refuses, and what must come of it."""
+
+
+def recovering(
+    can: Capabilities, workers: int, allowed: frozenset[str], answer: Answer, gate: Gate = opens
+) -> Scenario:
     """Workers carry one refund as far as it can go, each new one by the same function."""
 
     def recovers(task_id: str, store: TaskStore, remotes: Mapping[str, Remote]) -> None:
-        asking, overheard = listening(store, remotes)
-        answer(task_id, asking, overheard["payments"])
+        asking, overheard = listening(store, remotes, gate)
+        with asking.to_its_end():
+            answer(task_id, asking, overheard["payments"])
 
-    return TaskScenario(recovers, remotes={"payments": can}, workers=workers, allowed=allowed, laws=ASKING_LAWS)
+    own = {law.__name__: law for refuses, law in GATED.items() if refuses is gate}
+    laws = {**ASKING_LAWS, **own}
+    return TaskScenario(recovers, remotes={"payments": can}, workers=workers, allowed=allowed, laws=laws)
 
 
 def one_worker_at_a_time(can: Capabilities) -> Callable[[Answer], Scenario]:
@@ -37,12 +82,29 @@ def two_at_once(can: Capabilities) -> Callable[[Answer], Scenario]:
     return partial(recovering, can, 2, ALL_SURPRISES)
 
 
+def _settings(can: Capabilities) -> tuple[Setting, ...]:
+    quiet: frozenset[str] = frozenset()
+    return (
+        Setting("one worker at a time", one_worker_at_a_time(can), 2),
+        Setting("a remote that is overloaded once", partial(recovering, can, 1, quiet, gate=overloaded), 0),
+        Setting("a remote that forbids it", partial(recovering, can, 1, quiet, gate=forbids), 0),
+        Setting("two workers at once", two_at_once(can), 2),
+    )
+
+
 HINTS = {
     "no_second_effect": "It was sent again although it may have been applied: a time-out is no answer, "
     "and 'not found' is no proof while something can be under way.",
     "success_means_done": "On record it is done, and the remote knows nothing of it. What was the evidence?",
     "record_and_ledger_agree": "Record and ledger differ. Was something settled on a guess?",
     "settled_in_the_end": "The task is left lying. What must the next worker do about a task in this state?",
+    "intends_before_it_sends": "A worker that dies right after sending leaves nothing behind. What must be on record "
+    "by then? See intend.",
+    "records_what_it_knows": "An answer: checkpoint, with the lease that the last call gave you. Not sent, or refused "
+    "for now: retry_later; refused for good: fail. Only where no answer came: lose_track.",
+    "waits_before_it_tries_again": "next_run_at is a time on the store's clock; now is store.clock.now().",
+    "carries_it_out": "Refused as transient: what was refused now may be taken later.",
+    "ends_as_refused": "Refused has a category: transient passes, permission and invalid do not. Record it.",
     "asks_only_when_it_must": "Ask the remote first: if its record says applied, nobody need be asked.",
     "no_worker_breaks": "It ended by an error of its own. What can the store and the wire raise there?",
     "within_budget": "Every sending is an intent, and intents count.",
@@ -54,28 +116,23 @@ EXERCISES = (
         "6.1",
         "recover by a status query",
         Search(
-            (
-                Setting("one worker at a time", one_worker_at_a_time(QUERY), 2),
-                Setting("two workers at once", two_at_once(QUERY), 2),
-            ),
+            _settings(QUERY),
             HINTS,
         ),
         (
             "In which of the states can you find the task? For each: what is known, and what may you do?",
             "uncertain: remote.query(operation_id). Found: settle with its reference. Not found, or no answer: ask.",
             "queued: claim; running or uncertain: take_over. Then, running: intend, send; OutcomeUnknown: lose_track "
-            "and go on as uncertain; NotSent: retry_later. uncertain: query; found: settle(lease, id, True, 'status "
-            "query', reference), then start over; else ask(lease, reason, seconds). All operations done: succeed.",
+            "and go on as uncertain; NotSent, or Refused as transient: retry_later, until store.clock.now() + 5; "
+            "else Refused: fail. uncertain: query; found: settle(lease, id, True, 'status query', reference), then "
+            "start over; else ask(lease, reason, seconds). All operations done: succeed.",
         ),
     ),
     Exercise(
         "6.2",
         "recover with neither keys nor a query",
         Search(
-            (
-                Setting("one worker at a time", one_worker_at_a_time(NEITHER), 2),
-                Setting("two workers at once", two_at_once(NEITHER), 2),
-            ),
+            _settings(NEITHER),
             HINTS,
         ),
         (

@@ -391,9 +391,9 @@ def test_a_strange_answer_that_is_right_passes_and_leaves_nothing(
 def test_a_run_without_an_end_is_told_in_few_lines_and_soon(monkeypatch: pytest.MonkeyPatch):
     tables: list[int] = []
 
-    def counted(steps: Sequence[Step], kept: int) -> TextTable:
+    def counted(steps: Sequence[Step], kept: int, *more: Any) -> TextTable:
         tables.append(kept)
-        return as_table(steps, kept)
+        return as_table(steps, kept, *more)
 
     as_table = story._table
     monkeypatch.setattr(story, "_table", counted)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from labkit import State
+from labkit import Capabilities, RemoteError, State
 from labkit.course import check
 from labkit.course.endings import ending
 from labkit.errors import NotSent, StaleToken
@@ -101,3 +101,25 @@ def test_the_story_of_a_check_shows_where_a_worker_ended_with_an_error(tmp_path:
     assert trial.story is not None
     ends = [row[2] for row in trial.story.rows if row[1] == "end worker-1"]
     assert ends == ["KeyError"]
+
+
+def takes_a_lost_answer_for_a_no(remote: Any) -> Capabilities:
+    first, second = (remote.send("p/1", {}, f"p-{number}", key="p/1") for number in (1, 2))
+    try:
+        found = remote.query("p/1").found
+    except RemoteError:
+        found = False
+    return Capabilities(idempotency_keys=first.reference == second.reference, status_query=found)
+
+
+def test_the_story_of_a_probe_marks_the_call_that_was_lost_and_no_effect_of_its_own(
+    tmp_path: Any, monkeypatch: Any
+) -> None:
+    monkeypatch.setenv("LABKIT_HOME", str(tmp_path))
+    result = check("5.2", takes_a_lost_answer_for_a_no)
+    assert result.trial is not None
+    assert result.trial.story is not None
+    assert "Ask for an operation that you know" in result.hint
+    assert [row[1] for row in result.trial.story.rows if "!!" in row[1]] == ["query p/1  !! response lost"]
+    assert "returns keys: False, query: False" in {row[2] for row in result.trial.story.rows}
+    assert "p/1 2x\ntask-1/refund 1x" in {row[4] for row in result.trial.story.rows}

@@ -2,31 +2,52 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache, partial
 from typing import Any
 
+from labkit.agent import plan
 from labkit.course.scenes import Scene, after_crash_at, crossings, scene
 from labkit.course.submission import Submission, Unfit, shortened, told_many, what_it_did
 from labkit.course.trials import WIDTH, Trial
 from labkit.desk import Desk
+from labkit.records import Outcome
+from labkit.retries import Category
 from labkit.show.tables import TextTable
 from labkit.states import ENDED_STATES, State
 
 
 @cache
 def scenes() -> tuple[Scene, ...]:
-    """What a model may have to go on from: every crash point of the whole task, and tasks that were stopped."""
+    """What a model may have to go on from: every crash point of the whole task, and tasks that were stopped or wait."""
 
     def held(desk: Desk) -> None:
+        desk.queue()
         desk.store.request_cancel("task-1", "Ada")
 
-    def ended(desk: Desk) -> None:
-        desk.store.request_cancel("task-1", "Ada")
+    def cancelled(desk: Desk) -> None:
+        held(desk)
         desk.store.cancel(desk.store.get("task-1"))
 
+    def failed(desk: Desk) -> None:
+        lease, _ = desk.store.intend(desk.store.claim(desk.queue(), "worker-1"), "task-1/refund")
+        desk.store.fail(lease, Category.PERMISSION, "task-1/refund", Outcome.REFUSED)
+
+    def asked(desk: Desk) -> None:
+        first, *others = plan()
+        task = desk.store.enqueue("task-1", [replace(first, needs_approval=True), *others])
+        desk.store.ask(desk.store.claim(task, "worker-1"), "refund wants approval", 3600)
+
     crashes = [after_crash_at(name, 3) for name in crossings(3)]
-    return (*crashes, scene("after a cancel was requested", held), scene("after the task was cancelled", ended))
+    situations = {
+        "after a cancel was requested": held,
+        "after the task was cancelled": cancelled,
+        "after the task failed": failed,
+        "while a person is asked to approve the refund": asked,
+    }
+    return (*crashes, *(scene(title, prepare) for title, prepare in situations.items()))
 
 
 def what_is_next(found: Scene) -> str:
@@ -72,18 +93,18 @@ def try_context(submission: Submission) -> Trial:
     rows = [(one.task_row, one.operation_rows) for one in found]
     turned = [(one.task_row, one.operation_rows[::-1]) for one in found]
     told, again = submission.run(partial(told_messages, rows)), submission.run(partial(told_messages, turned), 2)
-    crashes = len(found) - 2
+    crashes = sum(one.title.startswith("after a crash") for one in found)
     for number, (one, messages, turned_messages) in enumerate(zip(found, told, again, strict=True), start=1):
         wrong = _wrong_messages(one, messages, turned_messages)
         if wrong is not None:
             return _not_understood(one, messages, number, min(number, crashes), wrong)
-    shown = f"{crashes} crash points of three operations and two stopped tasks: the model does what is next"
-    return Trial(True, len(found), {"crash": crashes}, (f"{shown}, and nothing twice",))
+    shown = f"{crashes} crash points of three operations, three stopped tasks and one that waits"
+    return Trial(True, len(found), {"crash": crashes}, (f"{shown}: the model does what is next, and nothing twice",))
 
 
 def _wrong_messages(found: Scene, messages: Messages, turned: Messages) -> tuple[str, str] | None:
     """The law that the messages break, and how; None where they are as they should be."""
-    called, wanted = called_by_model(messages), what_is_next(found)
+    called, wanted = called_by_model(messages, _doubtful(found)), what_is_next(found)
     for operation in found.task.operations:
         if called == operation.name and operation.standing != "pending":
             return "no_second_effect", f"the model calls {called}, which is {operation.standing}"
@@ -115,12 +136,36 @@ def _wrong_messages(found: Scene, messages: Messages, turned: Messages) -> tuple
     return None
 
 
+def _doubtful(found: Scene) -> str:
+    return found.task.in_doubt.name if found.task.in_doubt is not None else ""
+
+
 def _quoted(text: str) -> str:
     return shortened(repr(text), MAX_SHOWN)
 
 
-def called_by_model(messages: Messages) -> str:
-    """What an obedient model calls: what its last message names as next; nothing where that names none."""
+CALL_AGAIN = re.compile(r"\b(call|try|send|do|run|repeat|make)\b[^.;:]*\bagain\b|\b(retry|resend)\b", re.IGNORECASE)
+NEGATED = re.compile(r"\b(not|never|no|nobody|without|cannot)\b|n't", re.IGNORECASE)
+
+
+def told_to_repeat(text: str, name: str) -> bool:
+    """Whether a sentence that does not say no tells to call something again."""
+    sentences = re.split(r"[.;:\n]", text)
+    return name in text and any(CALL_AGAIN.search(one) and not NEGATED.search(one) for one in sentences)
+
+
+def called_by_model(messages: Messages, doubtful: str = "") -> str:
+    """What an obedient model calls.
+
+    Args:
+        messages: what it reads.
+        doubtful: the name of an operation in doubt, if there is one: it calls that if a message tells it to.
+
+    Returns:
+        Else what its last message names as next; nothing where that names none.
+    """
+    if doubtful and any(told_to_repeat(one["text"], doubtful) for one in messages):
+        return doubtful
     head, _, name = (messages[-1]["text"] if messages else "").partition("Next:")
     return name.strip(" .") if not head.strip() else ""
 
@@ -148,7 +193,7 @@ def _not_understood(found: Scene, messages: Messages, tried: int, crashes: int, 
         f"\n{one.name} {one.standing}" for one in found.task.operations
     )
     database += "\ncancel requested" if found.task.cancel_requested else ""
-    row = (database, said, called_by_model(messages) or "nothing")
+    row = (database, said, called_by_model(messages, _doubtful(found)) or "nothing")
     headers = ("the database says", "your messages", "the model calls")
     return Trial(
         False,

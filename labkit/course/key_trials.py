@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from labkit.agent import REMOTES
-from labkit.course.submission import Submission, Unfit, told_by
+from labkit.course.keys import KeyRule, Sending, key_of, side_by_side, told_keys
+from labkit.course.submission import Submission
 from labkit.course.trials import WIDTH, Trial
 from labkit.errors import SimulatedCrash
 from labkit.policies import SAME_KEY, Policy
-from labkit.records import Json, Operation, PlannedOperation, Task
+from labkit.records import Operation, PlannedOperation, Task
 from labkit.remote import RemoteService
 from labkit.retries import Budget
 from labkit.scratch import Scratch
@@ -57,38 +58,16 @@ class Crossing:
 
 
 @dataclass(frozen=True)
-class Sending:
-    """One attempt at one operation, as an answer is asked for its key.
+class KeyTrial:
+    """Tries a rule for keys: both tasks quietly, then once for each crash point; then it compares keys side by side.
 
     Args:
-        task_id: such as `task-1`.
-        operation: its name within the task, such as `refund`.
-        attempt: counts from 1.
-        request: the body.
-        now: seconds on the worker's clock.
+        ask: calls the answer.
+        sendings: those whose keys are compared.
     """
 
-    task_id: str
-    operation: str
-    attempt: int
-    request: Json
-    now: float
-
-    @property
-    def operation_id(self) -> str:
-        """The operation's own name in the whole store."""
-        return f"{self.task_id}/{self.operation}"
-
-
-KeyRule = Callable[[Callable[..., Any], Sending], Any]
-"""Calls an answer with what its exercise says it is given; a function of an importable module."""
-
-
-@dataclass(frozen=True)
-class KeyTrial:
-    """Tries a rule for keys: both tasks quietly, then once for each crash point."""
-
     ask: KeyRule
+    sendings: tuple[Sending, ...]
 
     def __call__(self, submission: Submission) -> Trial:
         """Ask for all keys, the second worker's in another process, and run with them.
@@ -110,6 +89,9 @@ class KeyTrial:
                 broken, crashes = run.trial(point, tried), crashes + run.crashes
         if broken is not None:
             return broken
+        found = side_by_side(submission.run(partial(told_keys, self.ask, self.sendings)), self.sendings)
+        if found is not None:
+            return replace(found, tried=1 + len(points), faults={"crash": crashes})
         bounds = f"{len(OPERATIONS)} refunds, run without a crash and with one at each of {crashes} crash points"
         shown = f"{bounds}; the next worker is a new process; the ledger has each refund once"
         return Trial(True, 1 + len(points), {"crash": crashes}, (shown,))
@@ -134,25 +116,6 @@ def ask_keys(rule: KeyRule, life: int, answer: Callable[..., Any]) -> list[tuple
                 sending = Sending(task_id, planned.name, attempt, dict(planned.request), now)
                 keys.append((sending.operation_id, attempt, key_of(rule, answer, sending)))
     return keys
-
-
-def key_of(rule: KeyRule, answer: Callable[..., Any], sending: Sending) -> str:
-    """Ask an answer for one key.
-
-    Raises:
-        Unfit: it raised something, or returned something that is no key.
-    """
-    asked = f"Asked for the key of {sending.operation_id}, attempt {sending.attempt}, it"
-    key = told_by(partial(rule, answer, sending), asked)
-    if not isinstance(key, str) or not key or not key.isprintable():
-        raise Unfit(f"{asked} returned {_named(key)}. A key is text, and not empty.")
-    return str.__str__(key)
-
-
-def _named(value: object) -> str:
-    if isinstance(value, str):
-        return "text that cannot be printed" if value else "empty text"
-    return f"an object of type {type(value).__name__}"
 
 
 class _Run:

@@ -51,9 +51,8 @@ def after_crash_at(name: str, steps: int) -> Scene:
 
 
 def scene(title: str, prepare: Callable[[Desk], object]) -> Scene:
-    """Prepare a task on a quiet desk, and look."""
+    """Queue and prepare a task on a quiet desk, and look."""
     with _desk(no_boundary) as desk:
-        desk.queue()
         prepare(desk)
         return look(desk, title)
 

@@ -102,7 +102,7 @@ class Search:
             tried,
             happened,
             run=f"{found['title']}: {_which(failure['surprises'])}",
-            story=story_of(steps, failure["remotes"]),
+            story=story_of(steps, failure["remotes"], failure["real"]),
             law=failure["law"],
             broke=f"{failure['states']} Here: {failure['how']}",
             hint=self.hints.get(failure["law"], ""),
@@ -208,6 +208,7 @@ def _failure(scenario: Scenario, schedule: Schedule, answer: Answer) -> dict[str
         "surprises": [one.choice.replace("_", " ") for one in schedule],
         "steps": [vars(step) for step in _until_stopped(steps, played)],
         "remotes": bool(getattr(scenario, "remotes", None)),
+        "real": [operation_id for _, operation_id in getattr(scenario, "applied", ())],
         "capsule": capsule_of(scenario, played).to_json(),
     }
 

@@ -29,6 +29,7 @@ MANY_TASKS = 4
 
 NOTHING = "nothing yet"
 NO_EFFECT = "(What the ledger shows: nothing, from first to last.)"
+FROM_THE_START = "({} stood in the ledger from the start; any other effect is the probe's own, and may come twice.)"
 WRONG = "<- WRONG"
 
 
@@ -45,22 +46,23 @@ class Step:
     broken: bool = False
 
 
-def story_of(steps: Sequence[Step], remotes: bool = True) -> TextTable:
+def story_of(steps: Sequence[Step], remotes: bool = True, real: Sequence[str] = ()) -> TextTable:
     """Return the steps as a table: a view that says what it said before is a ditto mark, a long run is cut.
 
     Args:
         steps: all of a run.
         remotes: whether there are any, whose ledgers could show something.
+        real: operations that stood there from the start, if only those must not have a second effect.
 
     Whatever is cut, its ends, its first surprises and the first effects stay. Workers that start in vain or do the
     same, one behind the other, are told as one.
     """
     steps = _repeated(_folded(steps))
     for kept in range(min(len(steps), MAX_LINES), MIN_KEPT, -1):  # a step is a line at least
-        table = _table(steps, kept, remotes)
+        table = _table(steps, kept, remotes, real)
         if len(str(table).splitlines()) <= MAX_LINES:
             return table
-    return _table(steps, MIN_KEPT, remotes)
+    return _table(steps, MIN_KEPT, remotes, real)
 
 
 def _folded(steps: Sequence[Step]) -> list[Step]:
@@ -110,7 +112,7 @@ def _starts_in_vain(before: Step, step: Step) -> bool:
     return starts and (before.database, before.ledger) == (step.database, step.ledger)
 
 
-def _table(steps: Sequence[Step], kept: int, remotes: bool) -> TextTable:
+def _table(steps: Sequence[Step], kept: int, remotes: bool, real: Sequence[str]) -> TextTable:
     shown = _shown(steps, kept)
     rows: list[tuple[str, ...]] = []
     before: Step | None = None
@@ -121,12 +123,13 @@ def _table(steps: Sequence[Step], kept: int, remotes: bool) -> TextTable:
             continue
         if cut:
             rows.append(("", f"... {cut} more ...", "", "", ""))
-        rows.append(_row(step, before))
+        rows.append(_row(step, before, real))
         before, cut = step, 0
     about_to = any(step.point.startswith(BEFORE) for step in steps)
     headers = (HEADERS[0], ABOUT_TO, *HEADERS[2:]) if about_to else HEADERS
     if any(step.ledger for step in steps):
-        return TextTable(headers, tuple(rows), width=WIDTH)
+        notes = (FROM_THE_START.format(", ".join(real)),) if real else ()
+        return TextTable(headers, tuple(rows), notes=notes, width=WIDTH)
     notes = (NO_EFFECT,) if remotes else ()
     return TextTable(headers[:-1], tuple(row[:-1] for row in rows), notes=notes, width=WIDTH)
 
@@ -149,7 +152,7 @@ def _telling(steps: Sequence[Step]) -> list[int]:
     return sorted({*surprises[:MIN_KEPT], *booked[:MIN_KEPT], *after[: MIN_KEPT // 2]})
 
 
-def _row(step: Step, before: Step | None) -> tuple[str, ...]:
+def _row(step: Step, before: Step | None, real: Sequence[str]) -> tuple[str, ...]:
     same = before is not None
     who = DITTO if before is not None and before.worker == step.worker and step.worker else step.worker
     believes = DITTO if who == DITTO and before is not None and before.believes == step.believes else step.believes
@@ -159,21 +162,22 @@ def _row(step: Step, before: Step | None) -> tuple[str, ...]:
         database = "\n".join(line for line in database.splitlines() if line not in known) or DITTO
     if step.broken:
         database = f"{step.database}\n{WRONG}"
-    ledger = DITTO if same and before is not None and before.ledger == step.ledger else ledger_text(step.ledger)
+    ledger = DITTO if same and before is not None and before.ledger == step.ledger else ledger_text(step.ledger, real)
     point = _short(step.point.removeprefix(BEFORE), MAX_POINT)
     crossing = f"{point}  !! {step.fault}" if step.fault else point
     return (who, crossing, _short(believes, MAX_CELL), database, ledger)
 
 
-def ledger_text(ledger: Mapping[str, int]) -> str:
-    """Effects by operation, one a line; more than one of a kind is marked."""
-    lines = [_effects(name, count) for name, count in sorted(ledger.items()) if count]
+def ledger_text(ledger: Mapping[str, int], real: Sequence[str] = ()) -> str:
+    """Effects by operation, one a line; more than one of a kind is marked. For `real` see `story_of`."""
+    lines = [_effects(name, count, real) for name, count in sorted(ledger.items()) if count]
     return "\n".join(lines) or NOTHING
 
 
-def _effects(operation_id: str, count: int) -> str:
-    name = operation_id.partition("/")[2] or operation_id
-    return f"{name} {count}x{f'  {WRONG}' if count > 1 else ''}"
+def _effects(operation_id: str, count: int, real: Sequence[str]) -> str:
+    name = operation_id if real else operation_id.partition("/")[2] or operation_id
+    wrong = count > 1 and (not real or operation_id in real)
+    return f"{name} {count}x{f'  {WRONG}' if wrong else ''}"
 
 
 def _short(text: str, length: int) -> str:

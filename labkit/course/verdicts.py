@@ -54,4 +54,4 @@ def _drawn(result: CheckResult) -> str:
         drawn = result.trial.picture.svg().replace("<svg", '<svg style="max-width: 100%; height: auto"', 1)
     except NoRenderer:
         return f"<pre>{escape(str(result.trial.picture))}</pre>"
-    return f'<p>Your edges:</p><div style="background: #ffffff">{drawn}</div>'
+    return f'<p>Of your edges those that the table has:</p><div style="background: #ffffff">{drawn}</div>'

@@ -63,7 +63,7 @@ class Bench:
     """
 
     def __init__(self, life: Life, world: Surroundings) -> None:
-        self._life, self._world = life, world
+        self._life, self._world, self._learned = life, world, ""
         self.name = life.name
         self.remotes: Mapping[str, Remote] = {
             name: Remote(service, self._deliver, self._answered) for name, service in world.services.items()
@@ -88,10 +88,11 @@ class Bench:
         self._world.said(self._life, what, value)
 
     def _deliver(self, call: Call) -> Delivery:
-        self._life.cross(Point("before", f"{call.action} {call.operation_id}"))
+        self._life.cross(Point("before", f"{call.action} {call.operation_id}", self._learned))
         return self._life.deliver(call)
 
     def _answered(self, point: Point) -> None:
+        self._learned = point.learned
         self._world.called(self._life)
 
 

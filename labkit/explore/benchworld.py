@@ -100,6 +100,8 @@ class BenchWorld(SqlWorld):
         """What a worker tells in the end, or what it was told last by the function that is tried."""
         log = reversed(self._journal.log)
         said = next((one for one in log if isinstance(one, Said) and (one.worker, one.what) == (life.name, SAID)), None)
+        if isinstance(result, Capabilities):
+            return f"returns keys: {result.idempotency_keys}, query: {result.status_query}"
         if result is not None or said is None:
             return super()._told(life, result)
         return f"the call returned {in_words(said.value)}".removesuffix(" returned ")

@@ -16,7 +16,7 @@ from labkit.runs import Moment
 from labkit.seams import ManualClock, Point
 
 MAX_LAPS = 60
-WIRE = "wire: "
+WIRE, BEFORE = "wire: ", "before "
 
 
 class SimulatedWorld(WorldEvents):
@@ -161,7 +161,7 @@ class SimulatedWorld(WorldEvents):
 
 
 def with_surprises(moments: Sequence[Moment], places: Sequence[int], steps: Sequence[Step]) -> tuple[Moment, ...]:
-    """Mark each moment with what was chosen there, and on the wire in the call that led to it.
+    """Mark each moment with what was chosen there, and on the wire in the call that led to it or was about to be made.
 
     Args:
         moments: one a crossing.
@@ -170,7 +170,9 @@ def with_surprises(moments: Sequence[Moment], places: Sequence[int], steps: Sequ
     """
     marked = []
     for moment, place in zip(moments, places, strict=True):
-        near = [step for step in steps[max(place - 1, 0) : place] if step.point.startswith(WIRE)]
-        chosen = [step.chosen for step in (*near, *steps[place : place + 1]) if step.chosen != step.options[0]]
+        call = place + 1 if moment.point.startswith(BEFORE) else place - 1
+        near = [] if moment.point.startswith("end ") else [*steps[max(call, 0) : max(call, 0) + 1]]
+        wire = [step for step in near if step.point.startswith(WIRE)]
+        chosen = [step.chosen for step in (*wire, *steps[place : place + 1]) if step.chosen != step.options[0]]
         marked.append(replace(moment, fault=", ".join(one.replace("_", " ") for one in chosen)))
     return tuple(marked)

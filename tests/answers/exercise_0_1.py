@@ -184,3 +184,16 @@ def a_name_that_is_not_there(operation_id, attempt):
 @wrong("0.1", "attempt 1, it raised TypeError: too_few_arguments() takes 1 positional argument but 2 were given.")
 def too_few_arguments(operation_id):
     return operation_id
+
+
+ONE_KEY = "The law that broke, one_key_at_any_time:"
+
+
+@wrong("0.1", ONE_KEY, "task-1/refund#3")
+def another_key_from_the_third_attempt_on(operation_id, attempt):
+    return operation_id if attempt < 3 else f"{operation_id}#{attempt}"
+
+
+@wrong("0.1", ONE_KEY, "task-1/refund#4")
+def another_key_from_the_fourth_attempt_on(operation_id, attempt):
+    return operation_id if attempt < 4 else f"{operation_id}#{attempt}"

@@ -58,7 +58,12 @@ def an_answer_lets_it_run_at_once():
     return but(2, "answer", "awaiting_confirmation", "running", "not declined")
 
 
-@wrong("1.1", FOREIGN, "intend running running", "Only arrows from one state to another")
+@wrong(
+    "1.1",
+    FOREIGN,
+    "intend running running: an edge of the table, but it stays in its state",
+    "Only arrows from one state to another",
+)
 def what_stays_too():
     return [*EDGES, ("intend", "running", "running", "nothing in doubt")]
 

@@ -151,3 +151,34 @@ def facts_in_the_order_of_hashes(task, operations):
         *map(fact, known(operations)),
         user(next_one(task, operations)),
     ]
+
+
+@right("1.2")
+def says_that_it_must_not_be_called_again(task, operations):
+    facts = [fact(one) for one in known(operations)]
+    for one in facts:
+        if "unknown" in one["text"]:
+            one["text"] += " It may have failed or not: do not call it again; nobody must retry it."
+    return [system(task), *facts, user(next_one(task, operations))]
+
+
+@wrong("1.2", "The law that broke, says_what_is_next:", "'Wait' is what is next", "a person is asked to approve")
+def waits_for_doubts_alone(task, operations):
+    if task["state"] == "awaiting_confirmation" and not any(one["in_doubt"] for one in operations):
+        return [system(task), *map(fact, known(operations)), user(next_one(task | {"state": "queued"}, operations))]
+    return three_parts(task, operations)
+
+
+@wrong("1.2", "The law that broke, says_what_is_next:", "'Nothing' is what is next", "after the task failed")
+def a_failed_task_goes_on(task, operations):
+    state = "running" if task["state"] == "failed" else task["state"]
+    return [system(task), *map(fact, known(operations)), user(next_one(task | {"state": state}, operations))]
+
+
+@wrong("1.2", "The law that broke, no_second_effect:", "the model calls refund, which is in doubt")
+def tells_to_call_what_is_in_doubt_again(task, operations):
+    facts = [fact(one) for one in known(operations)]
+    for one in facts:
+        if "unknown" in one["text"]:
+            one["text"] = one["text"].split()[0] + " failed for unknown reasons, call it again."
+    return [system(task), *facts, user(next_one(task, operations))]

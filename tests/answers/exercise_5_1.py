@@ -120,3 +120,13 @@ def a_checksum_of_letters(task_id, operation, attempt, request, now):
 @wrong("5.1", "The law that broke, one_key_at_any_time:", "90000")
 def another_key_every_day(task_id, operation, attempt, request, now):
     return f"{task_id}/{operation}/{now // 86_400:.0f}"
+
+
+@wrong("5.1", "The law that broke, one_key_at_any_time:", "task-1/refund/x")
+def another_key_from_the_fifth_attempt_on(task_id, operation, attempt, request, now):
+    return f"{task_id}/{operation}" if attempt < 5 else f"{task_id}/{operation}/x"
+
+
+@wrong("5.1", "The law that broke, one_key_at_any_time:", "{'amount': 40, 'customer':")
+def the_body_as_it_happens_to_be_written(task_id, operation, attempt, request, now):
+    return f"{task_id}/{operation}/{request}"

@@ -3,7 +3,9 @@
 from answers import right, wrong
 from labkit import Capabilities, OutcomeUnknown, Refused
 
-UNTRUE = "The law that broke, says_what_is_true:"
+KEYS = "The law that broke, says_what_keys_do:"
+QUERY = "The law that broke, says_what_a_query_does:"
+NOTHING = "The law that broke, returns_capabilities:"
 
 
 def twice(remote, first="probe/1", second="probe/1", key="probe/1"):
@@ -36,25 +38,25 @@ def goes_by_what_the_answer_says(remote):
     return Capabilities(idempotency_keys=replayed, status_query=status_query)
 
 
-@wrong("5.2", UNTRUE, "A quiet remote with keys that it takes and ignores")
+@wrong("5.2", KEYS, "A quiet remote with keys that it takes and ignores")
 def believes_the_manual(remote):
     return remote.capabilities
 
 
-@wrong("5.2", UNTRUE, "A quiet remote with neither keys nor a query")
+@wrong("5.2", KEYS, "A quiet remote with neither keys nor a query")
 def a_key_that_is_not_refused(remote):
     twice(remote)
     return Capabilities(idempotency_keys=True, status_query=asks(remote))
 
 
-@wrong("5.2", UNTRUE, "A quiet remote with keys:")
+@wrong("5.2", KEYS, "A quiet remote with keys:")
 def another_key_for_each_sending(remote):
     one = remote.send("probe/1", {}, "probe-1", key="probe-1")
     other = remote.send("probe/1", {}, "probe-2", key="probe-2")
     return Capabilities(idempotency_keys=one.reference == other.reference, status_query=asks(remote))
 
 
-@wrong("5.2", UNTRUE, "A quiet remote with keys:")
+@wrong("5.2", KEYS, "A quiet remote with keys:")
 def no_key_at_all(remote):
     one, other = twice(remote, key=None)
     return Capabilities(idempotency_keys=one.reference == other.reference, status_query=asks(remote))
@@ -72,13 +74,13 @@ def a_refusal_is_an_accident(remote):
     return Capabilities(idempotency_keys=one.reference == other.reference, status_query=remote.query("probe/1").found)
 
 
-@wrong("5.2", UNTRUE, "A quiet remote with a query:")
+@wrong("5.2", QUERY, "A quiet remote with a query:")
 def asks_for_what_was_never_sent(remote):
     one, other = twice(remote)
     return Capabilities(idempotency_keys=one.reference == other.reference, status_query=asks(remote, "probe/2"))
 
 
-@wrong("5.2", UNTRUE, "A wire that loses, and a query:")
+@wrong("5.2", QUERY, "A wire that loses, and a query:")
 def a_lost_answer_is_a_no(remote):
     one, other = twice(remote)
     try:
@@ -88,7 +90,7 @@ def a_lost_answer_is_a_no(remote):
     return Capabilities(idempotency_keys=one.reference == other.reference, status_query=found)
 
 
-@wrong("5.2", UNTRUE, "A wire that loses, and keys:")
+@wrong("5.2", KEYS, "A wire that loses, and keys:")
 def a_time_out_means_no_keys(remote):
     try:
         one, other = twice(remote)
@@ -97,18 +99,18 @@ def a_time_out_means_no_keys(remote):
     return Capabilities(idempotency_keys=one.reference == other.reference, status_query=asks(remote))
 
 
-@wrong("5.2", UNTRUE, "returned an object of type tuple, not Capabilities")
+@wrong("5.2", NOTHING, "returned an object of type tuple, not Capabilities")
 def two_truth_values(remote):
     one, other = twice(remote)
     return one.reference == other.reference, asks(remote)
 
 
-@wrong("5.2", UNTRUE, "returned an object of type NoneType")
+@wrong("5.2", NOTHING, "returned an object of type NoneType")
 def nothing(remote):
     twice(remote)
 
 
-@wrong("5.2", UNTRUE, "says that the remote honours keys: None, where True or False is wanted")
+@wrong("5.2", KEYS, "says that the remote honours keys: None, where True or False is wanted")
 def says_nothing_where_there_are_none(remote):
     one, other = twice(remote)
     return Capabilities(idempotency_keys=one.reference == other.reference or None, status_query=asks(remote))

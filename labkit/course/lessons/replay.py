@@ -4,24 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from itertools import combinations
 from typing import Any
 
 from labkit.course.exercises import Exercise
-from labkit.course.key_trials import KeyTrial, Sending, key_of
+from labkit.course.key_trials import KeyTrial
+from labkit.course.keys import Sending, attempts_at
 from labkit.course.laws import in_short
 from labkit.course.searching import Answer, Search, Setting
-from labkit.course.submission import Submission, shortened
-from labkit.course.trials import WIDTH, Trial
 from labkit.errors import NotSent, OutcomeUnknown
 from labkit.explore.bench import Bench, BenchRun
 from labkit.explore.benchworld import BenchScenario
 from labkit.explore.scenario import Scenario
 from labkit.remote import Capabilities
-from labkit.show.tables import TextTable
 
 REAL = "task-1/refund"
-"""An operation of a customer's, long done: no probe may touch it."""
+"""An operation of a customer's, long done: no probe may touch it. A story marks no other's effects."""
 
 LOSSES = frozenset({"refused", "request_lost", "response_lost", "late"})
 KINDS: Mapping[str, Capabilities] = {
@@ -43,7 +40,8 @@ def by_all(answer: Answer, sending: Sending) -> Any:
 
 _REFUND = {"customer": "Ada", "amount": 40}
 APART: tuple[Sending, ...] = (
-    Sending("task-1", "refund", 1, _REFUND, 60.0),
+    *attempts_at(Sending("task-1", "refund", 1, _REFUND, 60.0)),
+    Sending("task-1", "refund", 1, dict(reversed(_REFUND.items())), 60.0),
     Sending("task-1", "refund", 2, _REFUND, 90_000.0),
     Sending("task-1", "refund_again", 1, _REFUND, 60.0),
     Sending("task-12", "refund", 1, _REFUND, 60.0),
@@ -51,51 +49,8 @@ APART: tuple[Sending, ...] = (
     Sending("task-21", "refund", 1, _REFUND, 60.0),
 )
 """Sendings that are easily taken for one another: the same body in one task, names that run into each other, the same
-letters in another order. The first two are of one operation, a day apart."""
-
-
-def told_keys(answer: Answer) -> list[str]:
-    """Ask an answer for the keys of `APART`."""
-    return [key_of(by_all, answer, sending) for sending in APART]
-
-
-def try_keys(submission: Submission) -> Trial:
-    """Run with a student's keys, then compare those of operations that are easily taken for one another."""
-    trial = KeyTrial(by_all)(submission)
-    if not trial.passed:
-        return trial
-    keys = submission.run(told_keys)
-    for (one, key), (other, its) in combinations(zip(APART, keys, strict=True), 2):
-        same = one.operation_id == other.operation_id
-        if same == (key == its):
-            continue
-        law = "one_key_at_any_time" if same else "a_key_for_each_operation"
-        rows = tuple(
-            (sent.task_id, sent.operation, str(sent.attempt), f"{sent.now:g}", shortened(found, MAX_KEY))
-            for sent, found in ((one, key), (other, its))
-        )
-        return Trial(
-            False,
-            trial.tried,
-            trial.faults,
-            run="two sendings side by side",
-            story=TextTable(("task_id", "operation", "attempt", "now", "your key"), rows, width=WIDTH),
-            law=law,
-            broke=KEY_LAWS[law],
-            hint=KEY_HINTS[law],
-        )
-    return trial
-
-
-MAX_KEY = 40
-KEY_LAWS = {
-    "one_key_at_any_time": "An operation has one key, on every attempt and on every day.",
-    "a_key_for_each_operation": "Two operations never share a key, however much they look alike.",
-}
-KEY_HINTS = {
-    "one_key_at_any_time": "Neither the attempt nor the time may get into it.",
-    "a_key_for_each_operation": "Task and name make the operation, and something between them keeps them apart.",
-}
+letters in another order. Of one operation there are many attempts, one a day later, and one with a body that was read
+from the database, in another order."""
 
 
 def probing(can: Capabilities, allowed: frozenset[str], answer: Answer) -> Scenario:
@@ -104,36 +59,45 @@ def probing(can: Capabilities, allowed: frozenset[str], answer: Answer) -> Scena
     def probes(db: Any, bench: Bench) -> Any:
         return answer(bench.remotes["payments"])
 
-    laws: dict[str, Callable[[Any], str]] = {
-        law.__name__: law for law in (nothing_real_touched, _found_out(can), ends_by_itself)
-    }
     applied = (("payments", REAL),)
-    return BenchScenario(probes, _nothing, laws, 1, allowed, None, {"payments": can}, applied)
+    return BenchScenario(probes, _nothing, _laws(can), 1, allowed, None, {"payments": can}, applied)
 
 
 def _nothing(db: Any) -> None:
     """The task store plays no part."""
 
 
-def _found_out(can: Capabilities) -> Callable[[Any], str]:
-    truth = (can.idempotency_keys and not can.keys_ignored, can.status_query)
+def returns_capabilities(run: BenchRun) -> str:
+    """A probe that comes to its end returns Capabilities."""
+    for name, told in run.results.items():
+        if not isinstance(told, Capabilities):
+            return f"{name} returned an object of type {type(told).__name__}, not Capabilities"
+    return ""
 
+
+def _tells(what: str, told_of: Callable[[Capabilities], object], true: bool) -> Callable[[BenchRun], str]:
     def says_what_is_true(run: BenchRun) -> str:
         """What a probe says of a remote is true; where it cannot know, it says nothing."""
         for name, told in run.results.items():
-            if not isinstance(told, Capabilities):
-                return f"{name} returned an object of type {type(told).__name__}, not Capabilities"
-            for what, said, true in (
-                ("honours keys", told.idempotency_keys, truth[0]),
-                ("answers a query", told.status_query, truth[1]),
-            ):
-                if said not in (True, False):
-                    return f"{name} says that the remote {what}: {in_short(said)}, where True or False is wanted"
-                if bool(said) != true:
-                    return f"{name} says that the remote {what}: {bool(said)}; that is not true"
+            said = told_of(told)
+            if said not in (True, False):
+                return f"{name} says that the remote {what}: {in_short(said)}, where True or False is wanted"
+            if bool(said) != true:
+                return f"{name} says that the remote {what}: {bool(said)}; that is not true"
         return ""
 
     return says_what_is_true
+
+
+def _laws(can: Capabilities) -> dict[str, Callable[[Any], str]]:
+    keys = can.idempotency_keys and not can.keys_ignored
+    return {
+        "nothing_real_touched": nothing_real_touched,
+        "returns_capabilities": returns_capabilities,
+        "says_what_keys_do": _tells("honours keys", lambda told: told.idempotency_keys, keys),
+        "says_what_a_query_does": _tells("answers a query", lambda told: told.status_query, can.status_query),
+        "ends_by_itself": ends_by_itself,
+    }
 
 
 def nothing_real_touched(run: BenchRun) -> str:
@@ -162,7 +126,7 @@ EXERCISES = (
     Exercise(
         "5.1",
         "the key of an operation",
-        try_keys,
+        KeyTrial(by_all, APART),
         (
             "Of the five arguments, which are the same on every attempt, at every time, in every process?",
             "Which of those tell two refunds of the same amount to the same customer apart?",
@@ -178,8 +142,11 @@ EXERCISES = (
                 *(_setting(f"a wire that loses, and {kind}", can, LOSSES) for kind, can in KINDS.items()),
             ),
             {
-                "says_what_is_true": "A key is honoured if the second sending under it comes back with the first one's "
+                "says_what_keys_do": "A key is honoured if the second sending under it comes back with the first one's "
                 "reference. A lost answer proves nothing.",
+                "says_what_a_query_does": "Ask for an operation that you know to be there. Found: it answers. Refused: "
+                "it has no query. A lost answer proves nothing.",
+                "returns_capabilities": "return Capabilities(idempotency_keys=..., status_query=...)",
                 "nothing_real_touched": "Name operations of your own, such as probe/1.",
                 "ends_by_itself": "A remote without a query answers with Refused; that is an answer too.",
             },

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from labkit.course.exercises import Exercise
-from labkit.course.key_trials import KeyTrial, Sending
+from labkit.course.key_trials import KeyTrial
+from labkit.course.keys import Sending, attempts_at
 from labkit.course.searching import Answer
 
 
@@ -18,7 +19,7 @@ EXERCISES = (
     Exercise(
         "0.1",
         "one refund, whatever happens",
-        KeyTrial(by_operation_id),
+        KeyTrial(by_operation_id, attempts_at(Sending("task-1", "refund", 1, {}, 0.0))),
         (
             "Call your function for two attempts at one operation, then for two operations. What must be equal?",
             "The operation is the same on every attempt; which of the two arguments says so?",

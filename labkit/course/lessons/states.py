@@ -58,7 +58,7 @@ def _name(told: str) -> str:
 def try_edges(submission: Submission) -> Trial:
     """Compare a student's edges with the table, one by one."""
     told = [(one[0], one[1], one[2], one[3]) for one in submission.run(told_edges)]
-    picture = state_diagram(edges=_known(told), conditions=True)
+    picture = state_diagram(edges=_known(told), conditions=False)
     wrong = _wrong_edges(told)
     if not wrong:
         shown = f"{len(ARROWS)} edges between six states, as in the table of transitions"
@@ -93,7 +93,9 @@ def _wrong_edges(told: Sequence[Told]) -> list[tuple[tuple[str, str, str], str, 
     for event, source, target, condition in told:
         key = (event, source, target)
         if key not in table:
-            found.append((key, "no such edge", "only_edges_of_the_table", _why_not(key)))
+            loop = any((edge.event, edge.source, edge.target) == key for edge in up_to_lesson(LESSON))
+            what = "an edge of the table, but it stays in its state" if loop else "no such edge"
+            found.append((key, what, "only_edges_of_the_table", _why_not(key)))
         elif counts[key] > 1:
             found.append((key, "it is there twice", "each_edge_once", "Join conditions by a semicolon."))
         elif complaint := _wrong_condition(condition, table[key]):

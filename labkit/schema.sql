@@ -6,7 +6,7 @@ CREATE TABLE tasks (
     kind             TEXT NOT NULL,
     state            TEXT NOT NULL DEFAULT 'queued' CHECK (state IN ('queued', 'running', 'uncertain',
                      'awaiting_confirmation', 'succeeded', 'failed', 'cancelled', 'compensated')),
-    version          INTEGER NOT NULL DEFAULT 1,            -- one more with every change
+    version          INTEGER NOT NULL DEFAULT 1,            -- one more with every change of where it stands
     direction        TEXT NOT NULL DEFAULT 'do' CHECK (direction IN ('do', 'undo')),
     step             INTEGER NOT NULL DEFAULT 0,            -- operations of this direction that need nothing more
     lease_owner      TEXT,                                  -- who holds it, for people; never compared

@@ -58,13 +58,15 @@ def stub(operation_id: str, attempt: int) -> str:
     raise NotImplementedError("change this line")
 
 
+NOT_YET = 'exercise 0.1: not attempted yet\nFor a hint: from labkit.course import hint; hint("0.1")'
+
 # --- predictions ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("prediction", "observed", "line"),
     [
-        (None, 2, "no prediction yet; observed: 2"),
+        (None, 2, "No prediction yet: write one above, then run again."),
         (2, 2, "predicted: 2; observed: 2; as predicted"),
         ("2", 2, "predicted: 2; observed: 2; as predicted"),
         (1, 2, "predicted: 1; observed: 2; a surprise"),
@@ -100,7 +102,8 @@ def test_an_unknown_exercise_is_refused_with_the_numbers_of_those_that_exist(ask
 @pytest.mark.parametrize("number", EXERCISES)
 def test_the_stub_of_every_exercise_is_not_attempted_and_scores_nothing(number: str):
     result = check(number, any_stub, 60)
-    assert str(result) == f"exercise {number}: not attempted yet"
+    advice = f'For a hint: from labkit.course import hint; hint("{number}")'
+    assert str(result) == f"exercise {number}: not attempted yet\n{advice}"
     assert (result.attempted, result.score(1)) == (False, 0.0)
 
 
@@ -120,9 +123,9 @@ def test_every_exercise_has_a_title_and_three_hints_that_do_not_hold_code():
 
 def test_the_stub_is_not_attempted_yet_and_scores_nothing():
     result = check("0.1", stub)
-    assert str(result) == "exercise 0.1: not attempted yet"
+    assert str(result) == NOT_YET
     assert (result.attempted, result.passed, result.schedules, result.score(3)) == (False, False, 0, 0.0)
-    with pytest.raises(AssertionError, match=r"^exercise 0\.1: not attempted yet$"):
+    with pytest.raises(AssertionError, match=r"^exercise 0\.1: not attempted yet\n"):
         result.require()
 
 
@@ -196,7 +199,7 @@ def test_a_random_answer_is_answered_with_the_same_words_every_time():
 
 
 def test_a_notebook_shows_the_stub_as_text_alone_and_everything_else_as_html_too():
-    assert CheckResult("0.1", False)._repr_mimebundle_() == {"text/plain": "exercise 0.1: not attempted yet"}
+    assert CheckResult("0.1", False)._repr_mimebundle_() == {"text/plain": NOT_YET}
     shown = CheckResult("0.1", True, Trial(True, 1, shown=("nothing <b>at all</b>",)))._repr_mimebundle_()
     assert shown["text/plain"] == "exercise 0.1: passed.\nShown: nothing <b>at all</b>."
     assert "<li>nothing &lt;b&gt;at all&lt;/b&gt;.</li>" in shown["text/html"]

@@ -16,6 +16,9 @@ import pytest
 import refresh
 from answers import SAMPLES
 
+from labkit.course import CheckResult
+from labkit.course.journal import NO_PREDICTION
+
 TESTS = Path(__file__).resolve().parent
 NOTEBOOKS = TESTS.parent / "notebooks"
 LESSONS = sorted(NOTEBOOKS.glob("*.ipynb"))
@@ -185,7 +188,7 @@ def rule_exercises(notebook: Notebook, folder: Path) -> Iterator[str]:
             yield f"{number}: its check is read-only"
         if why is None or not re.match(rf'why\("{re.escape(number)}", ""\)', why.source):
             yield f"{number}: a why line follows"
-        if shown(cell) != f"exercise {number}: not attempted yet":
+        if shown(cell) != str(CheckResult(number, False)):
             yield f"{number}: the stored check says 'not attempted yet'"
 
 
@@ -211,7 +214,7 @@ def rule_predictions(notebook: Notebook, folder: Path) -> Iterator[str]:
         elif cell.cell_type == "code" and "compare(prediction," in cell.source:
             if not open_since:
                 yield f"{cell.id}: compares a prediction that nobody was asked for"
-            elif "no prediction yet" not in shown(cell):
+            elif NO_PREDICTION not in shown(cell):
                 yield f"{cell.id}: stored with a prediction"
             if not ABOUT.search(cell.source):
                 yield f"{cell.id}: says what was asked, beginning with the notebook's number"
@@ -377,9 +380,9 @@ def good_notebook() -> Notebook:
     data = {"text/plain": "as text\n\na picture", "image/png": "iVBOR"}
     metadata = {"image/png": {"alt": "A picture of this and that."}}
     cell_of(notebook, "picture").outputs = [result("execute_result", data, metadata=metadata, execution_count=3)]
-    said = "no prediction yet; observed: 1\n"
+    said = f"{NO_PREDICTION}\n"
     cell_of(notebook, "run").outputs = [result("stream", name="stdout", text=said)]
-    not_yet = {"text/plain": "exercise 0.1: not attempted yet"}
+    not_yet = {"text/plain": str(CheckResult("0.1", False))}
     cell_of(notebook, "check").outputs = [result("execute_result", not_yet, execution_count=5)]
     said = "why 0.1: not answered yet\n"
     cell_of(notebook, "why").outputs = [result("stream", name="stdout", text=said)]
@@ -443,7 +446,7 @@ def set_to(name: str, field: str, value: Any) -> Callable[[Notebook], None]:
 
 WIDGETS = nbformat.from_dict({"application/vnd.jupyter.widget-state+json": {}})
 ERROR = nbformat.v4.new_output("error", ename="ValueError", evalue="no", traceback=[])
-SPLIT = [nbformat.v4.new_output("stream", name="stdout", text=f"no prediction yet {number}\n") for number in (1, 2)]
+SPLIT = [nbformat.v4.new_output("stream", name="stdout", text=f"{NO_PREDICTION} {number}\n") for number in (1, 2)]
 SECOND = 'compare(prediction, 2, "00: more")'
 BAD: list[tuple[str, str, Callable[[Notebook], None]]] = [
     ("size", "24 cells", drop("one-more")),

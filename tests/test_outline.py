@@ -8,7 +8,7 @@ import pytest
 
 from labkit.course import course_map
 from labkit.course.lessons import EXERCISES
-from labkit.course.outline import OUTLINE, Lesson
+from labkit.course.outline import OUTLINE, SHORT_MINUTES, Lesson
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -66,3 +66,13 @@ def test_the_map_is_shown_as_text_with_a_star_for_the_short_path():
     lines = str(course_map()).splitlines()
     assert sum(line.rstrip().endswith("*") for line in lines) == 5
     assert len(lines) == len(OUTLINE) + 4
+
+
+def test_the_minutes_of_the_short_path_are_its_reading_and_the_first_exercise_of_each_notebook():
+    minutes = 0
+    for one in (lesson for lesson in OUTLINE if lesson.short):
+        cells = (cell.source for cell in notebook(one).cells if cell.cell_type == "markdown")
+        first = next(found for source in cells if (found := re.search(r"★ · (\d+) minutes", source)))
+        minutes += one.reading + int(first[1])
+    assert minutes == SHORT_MINUTES
+    assert f"with the first exercise of each: {SHORT_MINUTES} minutes." in README

@@ -337,3 +337,9 @@ def test_a_program_chosen_for_the_graphviz_package_comes_first(tmp_path, monkeyp
     shutil.copy(graphviz_pure().command, chosen)
     monkeypatch.setattr(dot_command, "DOT_BINARY", chosen)
     assert renderer().name == "mine"
+
+
+def test_the_text_twin_leaves_conditions_out_where_the_picture_is_told_to():
+    assert "if version matches" in state_diagram(lesson=1).text
+    assert "if " not in state_diagram(lesson=1, conditions=False).text
+    assert "claim          -> running" in state_diagram(lesson=1, conditions=False).text

@@ -81,7 +81,7 @@ class CheckResult:
     def __str__(self) -> str:
         trial = self.trial
         if not self.attempted:
-            return self.headline
+            return f"{self.headline}\n{self.advice}"
         if trial is None:
             return _wrapped(self.headline, self.trouble, self.advice)
         if self.passed:

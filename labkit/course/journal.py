@@ -38,6 +38,7 @@ from labkit.records import Json, to_json
 JOURNAL = Schema("journal.sql", application_id=0x4C41424A, version=1)
 FILE = "journal.sqlite"
 KINDS = ("prediction", "check", "why")
+NO_PREDICTION = "No prediction yet: write one above, then run again."
 MAX_TEXT = 20_000
 """Characters of one text; longer ones are cut."""
 FAILURES = (StoreError, OSError, RuntimeError, sqlite3.Error)
@@ -196,15 +197,15 @@ def _put_aside(path: Path) -> None:
 
 
 def compare(prediction: object, observed: object, about: str = "") -> None:
-    """Print a prediction beside what was observed, and note both in the journal.
+    """Print a prediction beside what was observed, and note both in the journal; say nothing before there is one.
 
     Args:
-        prediction: what the student wrote; None stands for "none yet".
+        prediction: what the student wrote; None stands for "none yet", and then nothing observed is given away.
         observed: what the run came to.
         about: what was asked, such as `00: refunds after a blind replay`; the journal's name for it.
     """
     if prediction is None:
-        print(f"no prediction yet; observed: {observed}")
+        print(NO_PREDICTION)
         return
     right = str(prediction).strip().lower() == str(observed).strip().lower()
     print(f"predicted: {prediction}; observed: {observed}; {'as predicted' if right else 'a surprise'}")

@@ -17,7 +17,7 @@ class Lesson:
         reading: minutes.
         exercises: minutes.
         needs: the notebook to know before; empty for none.
-        short: it is on the two-hour path.
+        short: it is on the short path.
     """
 
     file: str
@@ -32,6 +32,9 @@ class Lesson:
         """Its two digits."""
         return self.file[:2]
 
+
+SHORT_MINUTES = 140
+"""Reading on the short path, and the first exercise of each of its notebooks."""
 
 OUTLINE: tuple[Lesson, ...] = (
     Lesson("00_start_here", "a crash after the effect, and one way out", 15, 5, "", True),
@@ -50,7 +53,7 @@ OUTLINE: tuple[Lesson, ...] = (
 
 
 def course_map() -> TextTable:
-    """Return the table of all notebooks; a star marks the two-hour path."""
+    """Return the table of all notebooks; a star marks the short path."""
     rows = tuple(
         (one.file, one.teaches, str(one.reading), str(one.exercises), one.needs, "*" if one.short else "")
         for one in OUTLINE
@@ -60,5 +63,8 @@ def course_map() -> TextTable:
     return TextTable(
         headers,
         rows,
-        notes=(f"* the two-hour path: {path}, with the first exercise of each; minutes are for one person alone",),
+        notes=(
+            f"* the short path: {path}, with the first exercise of each: {SHORT_MINUTES} minutes; minutes are for one "
+            "person alone",
+        ),
     )

@@ -93,7 +93,7 @@ def state_diagram(
         last: the edge just taken, or its event, source and target; drawn even where the lesson has not.
         dark: for a dark page.
         conditions: write each edge's conditions on its card; by default only in the picture of lesson 0, as
-            the whole table takes a page of small cards. The text twin always has them.
+            the whole table takes a page of small cards. The text twin leaves them out where this is False.
         renderer: the program that draws; by default the first that `renderer()` finds.
         edges: these alone, of the table, in place of those of a lesson.
 
@@ -107,7 +107,7 @@ def state_diagram(
     present = {State.QUEUED, now, *(end for edge in drawn for end in (edge.source, edge.target))}
     states = tuple(state for state in State if state in present)
     wordy = lesson == 0 if conditions is None else conditions
-    drawing = _Drawing(drawn, states, now, taken, theme(dark), wordy)
+    drawing = _Drawing(drawn, states, now, taken, theme(dark), wordy, conditions is not False)
     alt = f"State diagram of {len(states)} states and {len(drawn)} transitions."
     alt += f" Now: {now}." if now else ""
     alt += f" Last event: {taken.event}, from {taken.source} to {taken.target}." if taken else ""
@@ -130,6 +130,8 @@ class _Drawing:
     taken: Transition | None
     look: Theme
     conditions: bool
+    told: bool
+    """Whether the text has the conditions."""
 
     def between(self, source: State, target: State) -> list[Transition]:
         return [edge for edge in self.edges if (edge.source, edge.target) == (source, target)]
@@ -141,7 +143,8 @@ class _Drawing:
             for edge in (edge for edge in self.edges if edge.source is state):
                 mark = "last>" if edge == self.taken else ""
                 lines.append(f"{mark:>6} {edge.event:<14} -> {edge.target}")
-                lines += [" " * 11 + line for line in wrapped(f"if {edge.condition}", WIDTH - 11)]
+                conditions = wrapped(f"if {edge.condition}", WIDTH - 11) if self.told else ()
+                lines += [" " * 11 + line for line in conditions]
         return "\n".join(lines[1:])
 
     def _headline(self, state: State) -> str:

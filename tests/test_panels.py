@@ -334,8 +334,13 @@ def test_the_panel_of_the_claim_steps_both_programs_in_the_same_order():
     assert "running v3, worker-2" in naive
     assert "0 rows changed: somebody was faster" in conditional
     assert "<b>worker-1</b> holds task-1." in conditional
-    assert "has ended" in press(claim.claim_panel(), one, one, one)
+    assert "worker-1 has ended." in press(claim.claim_panel(), one, one, one)
     assert "nothing is queued" in press(claim.claim_panel(), one, one, two)
+
+
+def test_a_worker_that_has_ended_adds_no_more_lines_to_the_panel():
+    one = "worker-1: next statement"
+    assert press(claim_panel(), *[one] * 3).count("<tr>") == press(claim_panel(), *[one] * 9).count("<tr>") == 6
 
 
 # --- the lease --------------------------------------------------------------------------------------

@@ -21,6 +21,9 @@ MOVES: Mapping[str, str] = {
     f"{worker}: next statement": f"Lets {worker} run one statement, and commit it." for worker in WORKERS
 }
 
+SIDE_BY_SIDE = "display: grid; grid-template-columns: repeat(2, minmax(0, 1fr)); gap: 8px 24px"
+"""However long a line gets, the second table stays beside the first: cells break their lines."""
+
 Steps = Iterator[str]
 """The statements of a worker, one at a time; each says what the worker has learned from it."""
 
@@ -67,10 +70,12 @@ class Stepped:
     Args:
         steps: who ran a statement, what it learned, and what the row says then.
         holders: the workers that believe they hold the task.
+        ended: the workers that were asked for a statement and had none left.
     """
 
     steps: tuple[tuple[str, str, str], ...]
     holders: tuple[str, ...]
+    ended: tuple[str, ...]
 
 
 def step(program: Callable[[sqlite3.Connection, str], Steps], order: Sequence[str]) -> Stepped:
@@ -91,21 +96,25 @@ def step(program: Callable[[sqlite3.Connection, str], Steps], order: Sequence[st
         for db in connections.values():
             db.execute("PRAGMA synchronous = OFF")  # nothing here outlives the press
         running = {worker: program(db, worker) for worker, db in connections.items()}
-        steps = []
+        steps, ended = [], set()
         for worker in order:
-            learned = next(running[worker], "has ended")
+            learned = next(running[worker], None)
+            if learned is None:
+                ended.add(worker)
+                continue
             row = connections[worker].execute("SELECT state, version, lease_owner FROM tasks").fetchone()
             steps.append((worker, learned, f"{row[0]} v{row[1]}, {row[2] or 'nobody'}"))
         for left in running.values():
             left.close()  # type: ignore[attr-defined]  # a generator
-    return Stepped(tuple(steps), tuple(sorted({worker for worker, learned, _ in steps if HELD in learned})))
+    holders = sorted({worker for worker, learned, _ in steps if HELD in learned})
+    return Stepped(tuple(steps), tuple(holders), tuple(sorted(ended)))
 
 
 def show(moves: Sequence[str]) -> str:
     """Show both programs side by side, stepped in the same order."""
     order = [move.partition(":")[0] for move in moves]
     shown = "".join(_side(title, where, step(program, order)) for title, (where, program) in PROGRAMS.items())
-    return f'<div style="{TEXT}; display: flex; flex-wrap: wrap; gap: 8px 32px">{shown}</div>'
+    return f'<div style="{TEXT}; {SIDE_BY_SIDE}">{shown}</div>'
 
 
 def _side(title: str, where: str, found: Stepped) -> str:
@@ -115,9 +124,10 @@ def _side(title: str, where: str, found: Stepped) -> str:
     ]
     holders = " and ".join(found.holders) or "nobody"
     verdict = wrong(f"{holders} both hold task-1") if len(found.holders) > 1 else f"<b>{holders}</b> holds task-1"
+    ended = "".join(f" {worker} has ended." for worker in found.ended)
     return (
-        f"<div><p><b>{html.escape(title)}</b><br><code>{html.escape(where)}</code></p>"
-        f"{table_html(('#', *WORKERS, 'the row says'), rows)}<p>{verdict}.</p></div>"
+        f"<div style='min-width: 0'><p><b>{html.escape(title)}</b><br><code>{html.escape(where)}</code></p>"
+        f"{table_html(('#', *WORKERS, 'the row says'), rows)}<p>{verdict}.{ended}</p></div>"
     )
 
 

@@ -82,6 +82,22 @@ def test_a_prediction_is_printed_beside_the_observation(
     assert capsys.readouterr().out == line + "\n"
 
 
+def prints(operation_id: str, attempt: int) -> str:
+    print("asked for", operation_id)
+    print("<b>attempt</b>", attempt, file=sys.stdout)
+    return operation_id
+
+
+def test_what_an_answer_prints_is_shown_as_far_as_there_is_room():
+    result = check("0.1", prints)
+    lines = str(result).splitlines()
+    place = lines.index("What it printed first:")
+    assert lines[place + 1 : place + 3] == ["  asked for task-1/refund", "  <b>attempt</b> 1"]
+    assert len(lines) == place + 9
+    assert result.passed
+    assert "&lt;b&gt;attempt" in result._repr_mimebundle_()["text/html"]
+
+
 # --- hints ------------------------------------------------------------------------------------------
 
 

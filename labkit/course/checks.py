@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from labkit.course import journal
 from labkit.course.lessons import exercise
-from labkit.course.submission import NotAttempted, Submission, Unfit, in_words
+from labkit.course.submission import NotAttempted, Submission, Unfit, in_words, shortened
 from labkit.course.trials import Trial
 from labkit.course.verdicts import as_html
 from labkit.errors import LabError
 
+PRINTED, MAX_PRINTED_LINES = "What it printed first:", 8
 WIDTH = 96
 """Characters a line: what the page of a notebook has room for on a projector."""
 
@@ -27,12 +28,14 @@ class CheckResult:
         attempted: False for the untouched stub.
         trial: what trying the answer came to; None where it could not be tried to the end.
         trouble: why it could not.
+        printed: the first lines that the answer has printed.
     """
 
     number: str
     attempted: bool
     trial: Trial | None = None
     trouble: str = ""
+    printed: tuple[str, ...] = ()
 
     @property
     def passed(self) -> bool:
@@ -79,6 +82,9 @@ class CheckResult:
         return float(points) if self.passed else 0.0
 
     def __str__(self) -> str:
+        return "\n".join((self._said(), *((PRINTED, *self.printed) if self.printed else ())))
+
+    def _said(self) -> str:
         trial = self.trial
         if not self.attempted:
             return f"{self.headline}\n{self.advice}"
@@ -112,16 +118,17 @@ def check(number: str, answer: Callable[..., Any], seconds: float | None = None)
         InvalidInput: there is no such exercise.
     """
     asked = exercise(number)
+    submission: Submission | None = None
     try:
-        result = CheckResult(
-            asked.number, True, asked.trial(Submission(answer, asked.seconds if seconds is None else seconds))
-        )
+        submission = Submission(answer, asked.seconds if seconds is None else seconds)
+        result = CheckResult(asked.number, True, asked.trial(submission))
     except NotAttempted:
         return CheckResult(asked.number, False)
     except Unfit as unfit:
         result = CheckResult(asked.number, True, trouble=str(unfit))
     except (LabError, OSError) as error:  # no room on the disk, no process to be had
         return CheckResult(asked.number, True, trouble=f"The check itself could not be run: {in_words(error)}.")
+    result = replace(result, printed=_first_lines(submission.printed if submission is not None else ""))
     journal.note("check", result.number, passed=result.passed, says=str(result), **_parts(result))
     return result
 
@@ -138,6 +145,11 @@ def _parts(result: CheckResult) -> dict[str, Any]:
         story = trial.story
         parts["story"] = {"headers": list(story.headers), "rows": [*map(list, story.rows)], "notes": [*story.notes]}
     return parts
+
+
+def _first_lines(printed: str) -> tuple[str, ...]:
+    lines = [shortened(line, WIDTH - 4) for line in printed.splitlines() if line.strip()]
+    return tuple(f"  {line}" for line in lines[:MAX_PRINTED_LINES])
 
 
 def _listed(shown: tuple[str, ...]) -> list[str]:

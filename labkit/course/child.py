@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import faulthandler
+import io
 import json
 import os
 import pickle
@@ -15,6 +16,9 @@ from typing import Any
 from labkit.course.submission import ANSWER_FILE, PARCEL_FILE, NotAttempted, Unfit, in_words, what_it_did
 
 GRACE_SECONDS = 5.0
+MAX_PRINTED = 2_000
+"""Characters of what an answer prints that travel back."""
+
 LIFE_SECONDS = 90_061.0
 """A day, an hour, a minute and a second: nothing that is read off a clock is the same in the next life."""
 
@@ -28,7 +32,8 @@ def main(folder: Path) -> None:
     if life > 1:
         _put_clocks_on((life - 1) * LIFE_SECONDS)
     written, dumps = folder / f"{ANSWER_FILE}.new", json.dumps  # the answer may set it to anything
-    result = _result(job, parcel)
+    sys.stdout = printed = _Printed(sys.stdout.buffer)
+    result = _result(job, parcel) | {"printed": printed.kept}
     try:
         text = dumps(result, ensure_ascii=False)
     except (TypeError, ValueError, RecursionError) as error:
@@ -36,6 +41,17 @@ def main(folder: Path) -> None:
     written.write_bytes(text.encode("utf-8", "replace"))  # half a letter can be neither printed nor kept
     written.replace(folder / ANSWER_FILE)
     os._exit(0)
+
+
+class _Printed(io.TextIOWrapper):
+    """Keeps the beginning of what is printed; a search prints the same thousands of times."""
+
+    kept = ""
+
+    def write(self, text: str) -> int:
+        """Keep what there is room for."""
+        self.kept += str.__str__(text)[: MAX_PRINTED - len(self.kept)]
+        return len(text)
 
 
 def _result(job: Any, parcel: bytes) -> dict[str, Any]:

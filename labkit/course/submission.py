@@ -35,7 +35,7 @@ class Unfit(LabError):
 
 
 class Submission:
-    """An answer on its way to be tried.
+    """An answer on its way to be tried; `printed` is the beginning of what it has printed there.
 
     Args:
         answer: the student's function.
@@ -52,7 +52,7 @@ class Submission:
             self._answer = cloudpickle.dumps(answer)
         except Exception as error:  # whatever a student's object does when it is pickled
             raise Unfit(f"It holds something that cannot travel to another process: {in_words(error)}.") from None
-        self.seconds = seconds
+        self.seconds, self.printed = seconds, ""
         self._deadline = time.monotonic() + seconds
 
     def run(self, job: Callable[[Callable[..., Any]], Any], life: int = 1) -> Any:
@@ -73,6 +73,7 @@ class Submission:
             (folder / PARCEL_FILE).write_bytes(parcel)
             self._run_child(folder, life, left)
             found = _read(folder / ANSWER_FILE)
+        self.printed = self.printed or str(found.get("printed", ""))
         if found.get("stub"):
             raise NotAttempted
         if "trouble" in found:
@@ -80,7 +81,7 @@ class Submission:
         return found["value"]
 
     def _run_child(self, folder: Path, life: int, seconds: float) -> None:
-        """Run the process to its end and leave none behind; what it prints goes nowhere, its files into `folder`."""
+        """Run the process to its end and leave none behind; its files go into `folder`."""
         places = dict.fromkeys(("TMPDIR", "TEMP", "TMP"), str(folder))
         process = subprocess.Popen(
             [sys.executable, "-m", "labkit.course.child", folder],

@@ -19,6 +19,9 @@ def as_html(result: CheckResult) -> str:
     sign, colour = ("&#10004;", PASSED) if result.passed else ("&#10008;", FAILED)
     head = f"<p><b>{sign} {escape(result.headline)}</b></p>"
     body = "".join(_parts(result))
+    if result.printed:
+        lines = escape("\n".join(result.printed))
+        body += f"<p>What it printed first:</p><pre>{lines}</pre>"
     picture = "" if result.trial is None or result.trial.picture is None else _drawn(result)
     return f'<div style="border-left: 6px solid {colour}; padding-left: 12px">{head}{body}{picture}</div>'
 

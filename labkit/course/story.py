@@ -29,7 +29,7 @@ MANY_TASKS = 4
 
 NOTHING = "nothing yet"
 NO_EFFECT = "(What the ledger shows: nothing, from first to last.)"
-FROM_THE_START = "({} stood in the ledger from the start; any other effect is the probe's own, and may come twice.)"
+FROM_THE_START = "({} stood there from the start; other effects are the probe's own, and may come twice.)"
 WRONG = "<- WRONG"
 
 

@@ -42,11 +42,13 @@ def _parts(result: CheckResult) -> list[str]:
 
 
 def table_html(table: TextTable) -> str:
-    """Return a table of text as an HTML one."""
+    """Return a table of text as an HTML one, with its notes."""
     head = "".join(f'<th scope="col" style="{CELL}">{escape(one)}</th>' for one in table.headers)
     rows = ("".join(f'<td style="{CELL}">{escape(cell)}</td>' for cell in row) for row in table.rows)
     body = "".join(f"<tr>{row}</tr>" for row in rows)
-    return f'<div style="overflow-x: auto"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+    notes = "".join(f"<p>{escape(note)}</p>" for note in table.notes)
+    table_ = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    return f'<div style="overflow-x: auto">{table_}</div>{notes}'
 
 
 def _drawn(result: CheckResult) -> str:

@@ -367,3 +367,9 @@ def test_other_errors_and_refusals_end_no_run_and_workers_are_told_in_the_order_
     assert (ended, told) == ([f"worker-{number}" for number in range(2, 16)], "worker-2 ended with ValueError: 2")
     ended, told = ended_by(lambda token: NotSent("payments", "task-1/refund", "refused"))
     assert (len(ended), told) == (14, "")
+
+
+def test_one_result_is_told_as_one() -> None:
+    failure = explore(WRONG["checkpoint in two commits"][0], 2).failure
+    assert failure is not None
+    assert failure.how == "task-1 was at step 0 with 1 result, if only for a while"

@@ -72,7 +72,7 @@ def result_and_step_in_one_commit(run: SqlRun) -> str:
                 done[one.after["task_id"]].add(one.after["operation_id"])
         for task_id, step in steps.items():
             if step != len(done[task_id]):
-                return f"{task_id} was at step {step} with {len(done[task_id])} results, if only for a while"
+                return f"{task_id} was at step {step} with {_results(len(done[task_id]))}, if only for a while"
     return ""
 
 
@@ -253,3 +253,7 @@ OUTBOX_LAWS: tuple[SqlLaw, ...] = (every_end_is_announced, every_message_keeps_i
 def named(*chosen: SqlLaw) -> Mapping[str, SqlLaw]:
     """Laws by their names, in this order, as a scenario wants them."""
     return {law.__name__: law for law in chosen}
+
+
+def _results(count: int) -> str:
+    return "1 result" if count == 1 else f"{count} results"

@@ -127,6 +127,7 @@ EXERCISES = (
             "else Refused: fail. uncertain: query; found: settle(lease, id, True, 'status query', reference), then "
             "start over; else ask(lease, reason, seconds). All operations done: succeed.",
         ),
+        seconds=20.0,
     ),
     Exercise(
         "6.2",
@@ -140,5 +141,6 @@ EXERCISES = (
             "As in 6.1, but in doubt there is one thing only that you may do.",
             "uncertain: store.ask(lease, 'sent, and no answer came', 3600). Never send it again.",
         ),
+        seconds=20.0,
     ),
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from labkit.course.hearing import Heard, NotAllowed
@@ -10,13 +11,29 @@ from labkit.errors import Refused, RemoteError, UnknownTask
 from labkit.exchange import Receipt, Refusal, Standing
 from labkit.explore.laws import LAWS, Law, Record
 from labkit.records import Json, Operation
+from labkit.remote import Capabilities
 from labkit.seams import Call
-from labkit.states import Event
+from labkit.states import Event, State
 from labkit.store import TaskStore
 from labkit.wire import Remote
 
-Tried = dict[str, bool]
-"""What this worker has tried of each operation in doubt, and whether the remote has said that it is applied."""
+
+@dataclass
+class Tried:
+    """What one worker has tried of each operation in doubt, by its id.
+
+    Args:
+        found: what the remote said last when it was asked; False where no answer came.
+        again: what the store has let it send once more, and
+        resent: what it then did send under a key.
+        references: all that remotes have given it, beside the operation.
+    """
+
+    found: dict[str, bool] = field(default_factory=dict)
+    again: set[str] = field(default_factory=set)
+    resent: set[str] = field(default_factory=set)
+    references: set[tuple[str, str | None]] = field(default_factory=set)
+
 
 Gate = Callable[[Operation], Refusal | None]
 """Refuses what is sent of an operation; None lets it in."""
@@ -29,8 +46,10 @@ def opens(operation: Operation) -> None:
 class _AsksLast:
     """A store in which only that is in doubt which its worker cannot know, and where a person is asked last."""
 
-    def __init__(self, store: TaskStore, remotes: Mapping[str, Remote], tried: Tried, heard: Heard) -> None:
-        self._store, self._remotes, self._tried, self._heard = store, remotes, tried, heard
+    def __init__(
+        self, store: TaskStore, remotes: Mapping[str, Remote], tried: Tried, heard: Heard, strict: bool
+    ) -> None:
+        self._store, self._remotes, self._tried, self._heard, self._strict = store, remotes, tried, heard, strict
         self.to_its_end = heard.to_its_end
 
     def __getattr__(self, name: str) -> Any:
@@ -38,8 +57,11 @@ class _AsksLast:
 
     def intend(self, lease: Any, operation_id: str, *args: Any, **kwargs: Any) -> Any:
         """Put an intent on record, as `TaskStore.intend` does."""
+        in_doubt = lease.state is State.UNCERTAIN
         lease, attempt = self._store.intend(lease, operation_id, *args, **kwargs)
         self._heard.intended(operation_id, attempt)
+        if in_doubt:
+            self._tried.again.add(operation_id)
         return lease, attempt
 
     def lose_track(self, lease: Any, operation_id: str) -> Any:
@@ -53,12 +75,40 @@ class _AsksLast:
         if doubt is not None:
             call, asks = f"ask {lease.task_id}", "asks a person about"
             self._heard.must_doubt(call, asks, lease.task_id, doubt.id)
-            law, can = asks_only_when_it_must.__name__, self._remotes[doubt.remote].capabilities
-            if doubt.id not in self._tried and (can.status_query or can.idempotency_keys):
-                self._heard.stop(law, call, f"{asks} {doubt.id}, and the remote was not asked before")
-            if self._tried.get(doubt.id):
-                self._heard.stop(law, call, f"{asks} {doubt.id}, which the remote says it has applied")
+            needless = self._needless(lease, doubt)
+            if needless:
+                self._heard.stop(asks_only_when_it_must.__name__, call, f"{asks} {doubt.id}, {needless}")
         return self._store.ask(lease, *args, **kwargs)
+
+    def _needless(self, lease: Any, doubt: Operation) -> str:
+        can, tried = self._remotes[doubt.remote].capabilities, self._tried
+        if can.status_query and doubt.id not in tried.found:
+            return "and the remote was not asked before"
+        if can.idempotency_keys and doubt.id not in tried.resent and self._may_resend(lease, doubt, can):
+            return "and it was not sent again under its key, which the remote remembers"
+        return "which the remote says it has applied" if tried.found.get(doubt.id) else ""
+
+    def _may_resend(self, lease: Any, doubt: Operation, can: Capabilities) -> bool:
+        """Whether the store would let it be sent again, by what the remote remembers and by its budget."""
+        task, now = self._store.get(lease.task_id), self._store.clock.now()
+        age = now - min(one.sent_at for one in doubt.attempts if one.outcome is None)
+        begun = now if task.first_attempt_at is None else task.first_attempt_at
+        budget = task.attempts < task.max_attempts and now - begun < task.max_seconds
+        return budget and 0 <= age < can.key_ttl_seconds - self._store.assumptions.longest_under_way_seconds
+
+    def settle(
+        self, held: Any, operation_id: str, applied: bool, source: str, reference: str | None = None, **kwargs: Any
+    ) -> Any:
+        """Settle a doubt, as `TaskStore.settle` does."""
+        how = ""
+        if applied and (operation_id, reference) not in self._tried.references:
+            how = f"as applied with {reference}, which no remote has answered"
+        elif not applied and not self._heard.not_applied(self._store.get(operation_id.partition("/")[0]), operation_id):
+            how = "as not applied, and nobody had said so"
+        if self._strict and how:
+            law = settles_by_what_was_said.__name__
+            self._heard.stop(law, f"settle {operation_id}", f"settles {operation_id} {how}")
+        return self._store.settle(held, operation_id, applied, source, reference, **kwargs)
 
 
 class _Overheard(Remote):
@@ -70,9 +120,10 @@ class _Overheard(Remote):
 
     def query(self, operation_id: str, token: int | None = None) -> Standing:
         """Ask the remote, as `Remote.query` does."""
-        self._tried.setdefault(operation_id, False)  # asked, and perhaps without an answer
+        self._tried.found.setdefault(operation_id, False)  # asked, and perhaps without an answer
         standing = super().query(operation_id, token)
-        self._tried[operation_id] = standing.found
+        self._tried.found[operation_id] = standing.found
+        self._tried.references.add((operation_id, standing.reference))
         return standing
 
     def send(
@@ -80,8 +131,8 @@ class _Overheard(Remote):
     ) -> Receipt:
         """Send, as `Remote.send` does."""
         refusal = self._refusal(operation_id)
-        if key is not None and self.capabilities.idempotency_keys:
-            self._tried.setdefault(operation_id, False)
+        if key is not None and operation_id in self._tried.again:
+            self._tried.resent.add(operation_id)
         try:
             if refusal is not None:
                 return self._refused(operation_id, request_id, refusal)
@@ -90,6 +141,7 @@ class _Overheard(Remote):
             self._heard.told(operation_id, error)
             raise
         self._heard.told(operation_id, receipt)
+        self._tried.references.add((operation_id, receipt.reference))
         return receipt
 
     def _refusal(self, operation_id: str) -> Refusal | None:
@@ -114,7 +166,7 @@ class _Overheard(Remote):
 
 
 def listening(
-    store: TaskStore, remotes: Mapping[str, Remote], gate: Gate = opens
+    store: TaskStore, remotes: Mapping[str, Remote], gate: Gate = opens, strict: bool = False
 ) -> tuple[_AsksLast, Mapping[str, Remote]]:
     """Return the store and the remotes as one worker is given them: what no law allows is an error there.
 
@@ -122,11 +174,12 @@ def listening(
         store: the task store.
         remotes: the wires, by name.
         gate: what the remotes refuse.
+        strict: nor may a doubt be settled otherwise than by what was said.
     """
-    tried: Tried = {}
+    tried = Tried()
     heard = Heard(store.get)
     wires = {name: _Overheard(remote, store, tried, heard, gate) for name, remote in remotes.items()}
-    return _AsksLast(store, remotes, tried, heard), wires
+    return _AsksLast(store, remotes, tried, heard, strict), wires
 
 
 def _stopped_by(law: str, record: Record) -> str:
@@ -145,8 +198,13 @@ def records_what_it_knows(record: Record) -> str:
 
 
 def asks_only_when_it_must(record: Record) -> str:
-    """A person is asked only where the remote was asked first and could not tell."""
+    """A person is asked only where nothing else can tell: no record of the remote, and no resend under a key."""
     return _stopped_by("asks_only_when_it_must", record)
+
+
+def settles_by_what_was_said(record: Record) -> str:
+    """A doubt is settled by what a remote has said, and as it has said it."""
+    return _stopped_by("settles_by_what_was_said", record)
 
 
 def waits_before_it_tries_again(record: Record) -> str:
@@ -163,3 +221,6 @@ ASKING_LAWS: Mapping[str, Law] = {
 } | dict(LAWS)
 """The laws of the task store, and before them those of doubts: what is none is not called one, and nobody is asked
 needlessly."""
+
+STRICT_LAWS: Mapping[str, Law] = {settles_by_what_was_said.__name__: settles_by_what_was_said, **ASKING_LAWS}
+"""And that no doubt is settled by what nobody has said."""

@@ -85,6 +85,12 @@ class Heard:
         known = [one.known if one is not None else "" for one in doubtful]
         return applied or (known[-1] if known and all(known) else "")
 
+    def not_applied(self, task: Task, operation_id: str) -> bool:
+        """Whether this worker knows of all that is open of an operation that it was not applied."""
+        operation = next((one for one in task.operations if one.id == operation_id), None)
+        answered = any(one.applied for one in self._sendings.get(operation_id, ()))
+        return operation is not None and not answered and bool(self._knows(operation))
+
     def must_doubt(self, call: str, does: str, task_id: str, operation_id: str | None = None) -> None:
         """Stop the worker where it knows what it is about to call doubtful.
 

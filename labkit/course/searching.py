@@ -56,11 +56,13 @@ class Setting:
         title: for people, such as `two workers want one task`.
         scenario: makes it of the answer; a function of an importable module.
         surprises: the bound of the search.
+        hints: where to look here, by the name of the law that broke; others are the search's.
     """
 
     title: str
     scenario: Callable[[Answer], Scenario]
     surprises: int = 2
+    hints: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -105,9 +107,13 @@ class Search:
             story=story_of(steps, failure["remotes"], failure["real"]),
             law=failure["law"],
             broke=f"{failure['states']} Here: {failure['how']}",
-            hint=self.hints.get(failure["law"], ""),
+            hint=self._hint(found["title"], failure["law"]),
             capsule=failure["capsule"],
         )
+
+    def _hint(self, title: str, law: str) -> str:
+        here = next(one.hints for one in self.settings if one.title == title)
+        return here.get(law) or self.hints.get(law, "")
 
 
 def _which(surprises: Sequence[str]) -> str:

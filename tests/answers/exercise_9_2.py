@@ -9,9 +9,12 @@ from labkit import (
     NotSent,
     Outcome,
     OutcomeUnknown,
+    Refused,
     RemoteError,
     State,
+    Then,
     Worker,
+    category_of,
     next_move,
 )
 
@@ -25,19 +28,27 @@ def send(store, lease, remotes, operation, key, **intent):
         if lease.state is State.RUNNING:
             lease = store.lose_track(lease, operation.id)
         return lease, None
-    except NotSent as error:
+    except (NotSent, Refused) as error:
         if lease.state is State.RUNNING:
             task, now = store.get(lease.task_id), store.clock.now()
             if task.lease_token != lease.token:
                 return None, None  # somebody else goes on
+            outcome = Outcome.REFUSED if isinstance(error, Refused) else Outcome.NOT_SENT
             move = next_move(error, task.attempts, task.first_attempt_at, now)
-            if move.at is None:
-                store.fail(lease, Category.TRANSIENT, operation.id, Outcome.NOT_SENT)
+            if move.kind is Then.RETRY:
+                store.retry_later(lease, operation.id, outcome, Category.TRANSIENT, move.at)
             else:
-                store.retry_later(lease, operation.id, Outcome.NOT_SENT, Category.TRANSIENT, move.at)
+                store.fail(lease, category_of(error), operation.id, outcome, move.at)
             return None, None
+        if category_of(error) is not Category.TRANSIENT:
+            raise
         return lease, None
     return lease, receipt.reference
+
+
+def memory_of(remotes, operation):
+    """How long the remote of an operation remembers a key."""
+    return remotes[operation.remote].capabilities.key_ttl_seconds
 
 
 def undo(task_id, store, remotes, key_of=lambda operation: operation.id, settle=True, name="me"):
@@ -52,7 +63,9 @@ def undo(task_id, store, remotes, key_of=lambda operation: operation.id, settle=
                 if not settle or task.in_doubt is None:
                     return
                 doubt = task.in_doubt
-                lease, reference = send(store, lease, remotes, doubt, key_of(doubt), key_memory_seconds=86_400)
+                lease, reference = send(
+                    store, lease, remotes, doubt, key_of(doubt), key_memory_seconds=memory_of(remotes, doubt)
+                )
                 if reference is not None:
                     store.settle(lease, doubt.id, True, "key", reference)
                     lease = None
@@ -155,3 +168,44 @@ def a_doubt_is_settled_as_not_applied(task_id, store, remotes):
                 store.lose_track(store_lease, operation.id)
                 return
             store_lease = store.checkpoint(store_lease, operation.id, receipt.reference)
+
+
+SAID = "The law that broke, settles_by_what_was_said:"
+
+
+@wrong("9.2", SAID, "settles task-1/refund/undo as not applied, and nobody had said so")
+def says_no_where_the_remote_said_yes(task_id, store, remotes):
+    lease = acquire(store, store.get(task_id))
+    if lease is None:
+        return
+    task = store.get(task_id)
+    if lease.state is State.UNCERTAIN:
+        doubt = task.in_doubt
+        lease, reference = send(store, lease, remotes, doubt, doubt.id, key_memory_seconds=memory_of(remotes, doubt))
+        if reference is not None:
+            store.settle(lease, doubt.id, False, "key", reference)
+        return
+    operation = task.next_operation
+    if operation is None:
+        store.compensated(lease)
+        return
+    lease, reference = send(store, lease, remotes, operation, operation.id)
+    if reference is not None:
+        store.checkpoint(lease, operation.id, reference)
+
+
+@wrong("9.2", SAID, "settles task-1/refund/undo as not applied, and nobody had said so")
+def assumes_and_sends_again(task_id, store, remotes):
+    lease = acquire(store, store.get(task_id))
+    while lease is not None:
+        task = store.get(task_id)
+        if lease.state is State.UNCERTAIN:
+            store.settle(lease, task.in_doubt.id, False, "assumed")
+            lease = acquire(store, store.get(task_id))
+        elif task.next_operation is None:
+            store.compensated(lease)
+            return
+        else:
+            lease, reference = send(store, lease, remotes, task.next_operation, task.next_operation.id)
+            if lease is not None and reference is not None:
+                lease = store.checkpoint(lease, task.next_operation.id, reference)

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from labkit.agent import REMOTES, plan
-from labkit.course.asking import ASKING_LAWS, listening
+from labkit.course.asking import ASKING_LAWS, STRICT_LAWS, Gate, listening, opens
 from labkit.course.catching import Catch
 from labkit.course.exercises import Exercise
-from labkit.course.lessons.reconcile import HINTS
+from labkit.course.lessons.reconcile import GATED, HINTS, SAID, forbids, overloaded
 from labkit.course.searching import Answer, Search, Setting
+from labkit.exchange import Refusal
+from labkit.explore.laws import Record
 from labkit.explore.scenario import Scenario
-from labkit.explore.world import ALL_SURPRISES, TaskScenario
+from labkit.explore.world import ALL_SURPRISES, ONE_WORKER, Program, TaskScenario
+from labkit.records import Operation, Outcome
 from labkit.remote import Capabilities
 from labkit.store import TaskStore
 from labkit.wire import Remote
@@ -25,15 +29,54 @@ STEPS: Mapping[str, tuple[int, str]] = {
 }
 
 
-def carrying(steps: int, workers: int, allowed: frozenset[str], answer: Answer) -> Scenario:
+SHORT_MEMORY_SECONDS = 10.0
+"""Of a remote that forgets a key before a dead worker's lease has run out."""
+
+
+def carrying(steps: int, workers: int, allowed: frozenset[str], answer: Answer) -> TaskScenario:
     """Workers carry the first `steps` operations of the task, each new one by the same function."""
     operations = tuple(plan()[:steps])
     remotes: dict[str, Capabilities] = {one.remote: REMOTES[one.remote] for one in operations}
+    return TaskScenario(_carries(answer), operations, remotes, workers, allowed, laws=ASKING_LAWS)
 
+
+def forgetful(steps: int, answer: Answer) -> Scenario:
+    """The same at a remote that soon forgets a key, and says so."""
+    carried = carrying(steps, 1, ONE_WORKER, answer)
+    can = replace(REMOTES["payments"], key_ttl_seconds=SHORT_MEMORY_SECONDS)
+    return replace(carried, remotes={**carried.remotes, "payments": can})
+
+
+def settling(steps: int, answer: Answer) -> Scenario:
+    """The same, and a doubt must be settled by what was said."""
+    return replace(carrying(steps, 1, ONE_WORKER, answer), program=_carries(answer, strict=True), laws=STRICT_LAWS)
+
+
+def refusing(steps: int, gate: Gate, answer: Answer) -> Scenario:
+    """The last remote turns requests away."""
+    last = plan()[steps - 1].remote
+
+    def at_the_last(operation: Operation) -> Refusal | None:
+        return gate(operation) if operation.remote == last else None
+
+    own = (refused_is_on_record, GATED[gate])
+    laws = {**{law.__name__: law for law in own}, **ASKING_LAWS}
+    return replace(carrying(steps, 1, frozenset(), answer), program=_carries(answer, at_the_last), laws=laws)
+
+
+def refused_is_on_record(record: Record) -> str:
+    """What a remote has refused is on record as refused, not as never sent."""
+    wrong = next((one for one in record.task.operations[-1].attempts if one.outcome == Outcome.NOT_SENT), None)
+    return "" if wrong is None else f"{wrong.request_id} is on record as {wrong.outcome}, and the remote refused it"
+
+
+def _carries(answer: Answer, gate: Gate = opens, strict: bool = False) -> Program:
     def carries(task_id: str, store: TaskStore, wires: Mapping[str, Remote]) -> Any:
-        return answer(task_id, *listening(store, wires))
+        asking, overheard = listening(store, wires, gate, strict)
+        with asking.to_its_end():
+            return answer(task_id, asking, overheard)
 
-    return TaskScenario(carries, operations, remotes, workers, allowed, laws=ASKING_LAWS)
+    return carries
 
 
 def _search(steps: int) -> Search:
@@ -41,11 +84,25 @@ def _search(steps: int) -> Search:
         (
             Setting("one worker at a time", partial(carrying, steps, 1, ALL_SURPRISES - {"switch"}), 2),
             Setting("two workers at once", partial(carrying, steps, 2, ALL_SURPRISES), 2),
+            Setting(
+                f"payments remembers a key for {SHORT_MEMORY_SECONDS:g} s", partial(forgetful, steps), 1, FORGOTTEN
+            ),
+            Setting("what settles a doubt", partial(settling, steps), 1),
+            Setting("a remote that is overloaded once", partial(refusing, steps, overloaded), 0),
+            Setting("a remote that forbids it", partial(refusing, steps, forbids), 0),
         ),
-        HINTS,
+        {
+            **HINTS,
+            "settles_by_what_was_said": SAID,
+            "refused_is_on_record": "NotSent and Refused are two errors, and two outcomes: not_sent and refused.",
+        },
     )
 
 
+FORGOTTEN = {
+    "no_second_effect": "A key that the remote has forgotten is a new one. How long does this remote remember? Its "
+    "capabilities say so, and intend wants to know.",
+}
 TALL = "Look at operation.remote: what can that remote do? remotes[name].capabilities says."
 
 EXERCISES = (
@@ -58,7 +115,8 @@ EXERCISES = (
             "uncertain: intend again (key_memory_seconds says how long the remote remembers) and send under the same "
             "key; an answer settles it. If that is refused by the store, query; if that finds nothing, ask.",
             "Start from your answer to 6.1. In doubt: intend(lease, id, key_memory_seconds=remote.capabilities"
-            ".key_ttl_seconds), send(..., key=id), settle(lease, id, True, 'key', reference). On ConditionUnmet: ask.",
+            ".key_ttl_seconds), send(..., key=id), settle(lease, id, True, 'key', reference). On ConditionUnmet: "
+            "query; not found: ask. NotSent and Refused while running: as next_move says, retry_later or fail.",
         ),
     ),
     Exercise(

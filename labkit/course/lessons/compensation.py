@@ -8,11 +8,13 @@ from itertools import permutations, product
 from typing import Any
 
 from labkit.agent import plan
+from labkit.course.asking import STRICT_LAWS, listening
 from labkit.course.exercises import Exercise
-from labkit.course.lessons.reconcile import HINTS
+from labkit.course.lessons.reconcile import HINTS, SAID
 from labkit.course.searching import Answer, Search, Setting
 from labkit.course.submission import Submission, Unfit, shortened, told_many
 from labkit.course.trials import WIDTH, Trial
+from labkit.explore.laws import LAWS
 from labkit.explore.scenario import Scenario
 from labkit.explore.world import TaskScenario
 from labkit.policies import BY_CAPABILITY
@@ -147,21 +149,26 @@ def _listed(pairs: list[tuple[str, Row | None]]) -> str:
     return "\n".join(f"{name}: {'None' if request is None else 'a request'}" for name, request in pairs) or "nothing"
 
 
-def compensating(allowed: frozenset[str], answer: Answer) -> Scenario:
-    """The lab's worker carries out the task; once a person wants it undone, a student's function takes over."""
+def compensating(allowed: frozenset[str], answer: Answer, strict: bool = False) -> Scenario:
+    """The lab's worker carries out the task; once a person wants it undone, a student's function takes over.
+
+    Where it is `strict`, what goes on record must be what was said.
+    """
 
     def works(task_id: str, store: TaskStore, remotes: Mapping[str, Remote]) -> Any:
         if store.get(task_id).direction is Direction.UNDO:
-            return answer(task_id, store, remotes)
+            return answer(task_id, *(listening(store, remotes, strict=True) if strict else (store, remotes)))
         return Worker(store, remotes, BY_CAPABILITY, talks=False).run(task_id)
 
     operations = tuple(plan()[:2])
     remotes = {one.remote: BOTH for one in operations}
-    return TaskScenario(works, operations, remotes, allowed=allowed, compensate=True)
+    laws = STRICT_LAWS if strict else LAWS
+    return TaskScenario(works, operations, remotes, allowed=allowed, compensate=True, laws=laws)
 
 
 UNDOING = frozenset({"cancel", "crash"})
 LOSING = frozenset({"cancel", "refused", "request_lost", "response_lost", "late"})
+DOUBTING = frozenset({"cancel", "response_lost"})
 
 EXERCISES = (
     Exercise(
@@ -182,9 +189,11 @@ EXERCISES = (
             (
                 Setting("a cancel, and workers that die", partial(compensating, UNDOING), 2),
                 Setting("a cancel, and a wire that loses", partial(compensating, LOSING), 2),
+                Setting("what goes on record", partial(compensating, DOUBTING, strict=True), 2),
             ),
             {
                 **HINTS,
+                "settles_by_what_was_said": SAID,
                 "undone_in_order": "Take task.next_operation: the plan is in its order already.",
                 "no_second_effect": "The same undo was sent twice. Its own operation id is its key: was it sent along?",
                 "settled_in_the_end": "The task is left lying. What must the next worker do about this state?",
@@ -197,7 +206,8 @@ EXERCISES = (
             "then settle. Nothing left: store.compensated(lease).",
             "Loop: operation = store.get(task_id).next_operation; None: compensated. intend, remotes[operation.remote]"
             ".send(operation.id, operation.request, attempt.request_id, operation.id), checkpoint. OutcomeUnknown: "
-            "lose_track, then intend(lease, id, key_memory_seconds=86400), send, settle(lease, id, True, 'key', ref).",
+            "lose_track, then intend(lease, id, key_memory_seconds=remotes[operation.remote].capabilities"
+            ".key_ttl_seconds), send, settle(lease, id, True, 'key', receipt.reference).",
         ),
         seconds=30.0,
     ),

@@ -105,11 +105,13 @@ HINTS = {
     "waits_before_it_tries_again": "next_run_at is a time on the store's clock; now is store.clock.now().",
     "carries_it_out": "Refused as transient: what was refused now may be taken later.",
     "ends_as_refused": "Refused has a category: transient passes, permission and invalid do not. Record it.",
-    "asks_only_when_it_must": "Ask the remote first: if its record says applied, nobody need be asked.",
+    "asks_only_when_it_must": "Try what the remote can do first: a query, and a resend under a key that it remembers.",
     "no_worker_breaks": "It ended by an error of its own. What can the store and the wire raise there?",
     "within_budget": "Every sending is an intent, and intents count.",
     "bounded": "It goes round and round. What must change before another round makes sense?",
 }
+
+SAID = "Settle by a receipt or by what a query has found, with that reference. Where nobody has said anything, ask."
 
 EXERCISES = (
     Exercise(

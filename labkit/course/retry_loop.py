@@ -13,6 +13,9 @@ RESTARTS_SECONDS = (5.0, 75.0)
 FACTS = ("attempts", "first_attempt_at", "next_run_at", "cancel_requested")
 """What the loop must know to keep its bounds, named as the columns of `tasks` that can hold it."""
 
+COLUMNS = (*FACTS, "lease_token", "result_ref", "state")
+"""Those among which an answer chooses."""
+
 LAWS = {
     "within_attempts": f"No operation is sent more than {MAX_ATTEMPTS} times.",
     "within_time": f"No attempt begins {MAX_SECONDS:g} seconds after the first one, or later.",

@@ -100,14 +100,17 @@ def no_time_given(error, attempts, first_attempt_at, now):
     return Move(move.kind)
 
 
-@wrong("7.1", "The law that broke, waits:", "You wait 0 s")
+@wrong("7.1", "The law that broke, waits:", "You wait 0 s; retry later than now,")
 def at_once(error, attempts, first_attempt_at, now):
     move = branch_by_branch(error, attempts, first_attempt_at, now)
     return Move(move.kind, now)
 
 
 @wrong(
-    "7.1", "The law that broke, waits:", "retry in 2 s  <- WRONG", "retry in 120 s or later", "at least 120 s is right"
+    "7.1",
+    "The law that broke, waits:",
+    "retry in 2 s  <- WRONG",
+    "You wait 2 s; retry in 120 s or later, and in 720 s at the latest is right.",
 )
 def deaf_to_the_remote(error, attempts, first_attempt_at, now):
     move = branch_by_branch(error, attempts, first_attempt_at, now)
@@ -140,3 +143,31 @@ def every_error_has_a_category(error, attempts, first_attempt_at, now):
 def not_a_number(error, attempts, first_attempt_at, now):
     move = branch_by_branch(error, attempts, first_attempt_at, now)
     return Move(move.kind, None if move.at is None else float("nan"))
+
+
+@wrong("7.1", "The law that broke, not_given_up_too_early:", "60 s after the first, which was at 50000 s")
+def a_budget_counted_from_zero(error, attempts, first_attempt_at, now):
+    return branch_by_branch(error, attempts, 0.0, now)
+
+
+@wrong("7.1", "The law that broke, within_budget:", "Retry-After 3600", "3600 s after it is too late already")
+def later_but_not_too_late(error, attempts, first_attempt_at, now):
+    if isinstance(error, OutcomeUnknown):
+        return Move(Then.RECONCILE)
+    at = now + wait(attempts, error)
+    if hopeless(error) or attempts >= MAX_ATTEMPTS or at > first_attempt_at + MAX_SECONDS or now >= at:
+        return Move(Then.FAIL)
+    return Move(Then.RETRY, at) if now - first_attempt_at < MAX_SECONDS else Move(Then.FAIL)
+
+
+@wrong("7.1", "The law that broke, not_given_up_too_early:", "Retry-After 1200")
+def a_long_wish_is_no_wish(error, attempts, first_attempt_at, now):
+    if getattr(error, "retry_after_seconds", None) and error.retry_after_seconds > 600:
+        return Move(Then.FAIL)
+    return branch_by_branch(error, attempts, first_attempt_at, now)
+
+
+@wrong("7.1", "The law that broke, soon_enough:", "You wait 700 s; retry later than now, and in 600 s at the latest")
+def longer_than_need_be(error, attempts, first_attempt_at, now):
+    move = branch_by_branch(error, attempts, first_attempt_at, now)
+    return Move(move.kind, None if move.at is None else max(move.at, now + 700))

@@ -50,9 +50,14 @@ def the_token_too():
     return [*ALL, "lease_token"]
 
 
-@wrong("7.2", "The law that broke, only_what_it_forgets:", "One name too many, result_ref")
+@wrong("7.2", "The law that broke, only_what_it_forgets:", "One name too many, lease_token")
 def everything_there_is():
-    return [*ALL, "state", "version", "result_ref"]
+    return [*ALL, "state", "lease_token", "result_ref"]
+
+
+@wrong("7.2", "It names stop, which is none of the columns to choose from: attempts,")
+def the_name_of_the_variable():
+    return [*ALL[:3], "stop"]
 
 
 @wrong("7.2", "It returned an object of type str, where a list is wanted.")

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from labkit.course.exercises import Exercise
-from labkit.course.retry_loop import FACTS, LAWS, runs
+from labkit.course.retry_loop import COLUMNS, FACTS, LAWS, runs
 from labkit.course.submission import Submission, Unfit, shortened, told_by, told_many
 from labkit.course.trials import WIDTH, Trial
 from labkit.errors import NotSent, OutcomeUnknown, Refused, RemoteError
@@ -32,6 +32,7 @@ class Case:
         kind: the right move.
         law: the law that another one breaks.
         wait: at least so many seconds until the next attempt.
+        first: when the first sending was, in seconds of the clock.
     """
 
     error: str
@@ -40,12 +41,31 @@ class Case:
     kind: Then
     law: str
     wait: float = 0.0
+    first: float = FIRST
+
+    @property
+    def now(self) -> float:
+        """When the error came."""
+        return self.first + self.age
 
     @property
     def situation(self) -> str:
         """The case in words."""
         attempts = "1 attempt" if self.attempts == 1 else f"{self.attempts} attempts"
-        return f"{self.error} with {attempts}, {self.age:g} s after the first"
+        when = "" if self.first == FIRST else f", which was at {self.first:g} s"
+        return f"{self.error} with {attempts}, {self.age:g} s after the first{when}"
+
+    @property
+    def right(self) -> str:
+        """The right move in words, with its bounds."""
+        if self.kind is not Then.RETRY:
+            return str(self.kind)
+        return f"{self.kind} {self.earliest}, and in {LONGEST_WAIT_SECONDS + self.wait:g} s at the latest"
+
+    @property
+    def earliest(self) -> str:
+        """When another attempt may begin."""
+        return f"in {self.wait:g} s or later" if self.wait else "later than now"
 
 
 ERRORS: dict[str, Callable[[], RemoteError]] = {
@@ -53,6 +73,8 @@ ERRORS: dict[str, Callable[[], RemoteError]] = {
     "OutcomeUnknown": lambda: OutcomeUnknown(REMOTE, OPERATION, "time-out: no answer came"),
     "Refused, transient": lambda: Refused(REMOTE, OPERATION, "overloaded", "transient", 503),
     "Refused, Retry-After 120": lambda: Refused(REMOTE, OPERATION, "slow down", "transient", 429, 120.0),
+    "Refused, Retry-After 1200": lambda: Refused(REMOTE, OPERATION, "closed", "transient", 503, 1200.0),
+    "Refused, Retry-After 3600": lambda: Refused(REMOTE, OPERATION, "closed", "transient", 503, 3600.0),
     "Refused, Retry-After 4000": lambda: Refused(REMOTE, OPERATION, "closed", "transient", 503, 4000.0),
     "Refused, permission": lambda: Refused(REMOTE, OPERATION, "forbidden", "permission", 403),
     "Refused, invalid": lambda: Refused(REMOTE, OPERATION, "no such order", "invalid", 404),
@@ -63,14 +85,18 @@ MOVE_LAWS = {
     "within_budget": "Attempts and time stay within the budget.",
     "not_given_up_too_early": "What may succeed later is tried again while attempts and time are left.",
     "waits": "The next attempt comes later than now, and not before the remote wants it.",
+    "soon_enough": "The next attempt comes within 600 s of when it may.",
     "decides_alike": "The same facts lead to the same kind of move.",
 }
 MOVE_HINTS = {
     "unknown_is_reconciled": "OutcomeUnknown is no failure: it may have been applied. Which kind finds out?",
     "hopeless_is_not_repeated": "Look at error.category of a Refused: permission and invalid stay as they are.",
-    "within_budget": "Count attempts that were made, and compare the time of the next one with the first.",
-    "not_given_up_too_early": "NotSent, and Refused with the category transient, may go well next time.",
+    "within_budget": "Count attempts that were made, and compare the time of the next one with the first: 3600 s after "
+    "it is too late already.",
+    "not_given_up_too_early": "NotSent, and Refused with the category transient, may go well next time. The budget of "
+    "time runs from first_attempt_at, and ends with it, whatever the remote wishes within.",
     "waits": "A Refused has retry_after_seconds, or None there: that is the least. The other errors have no such wish.",
+    "soon_enough": "Waits grow, up to a bound: a task that waits for longer than need be is late for nothing.",
     "decides_alike": "Nothing but the four arguments may count; jitter moves `at`, never `kind`.",
 }
 _UNKNOWN, _HOPELESS, _BUDGET, _EARLY, _WAITS = list(MOVE_LAWS)[:5]
@@ -90,6 +116,9 @@ CASES = (
     Case("OutcomeUnknown", 2, 9000.0, Then.RECONCILE, _UNKNOWN),
     Case("Refused, Retry-After 4000", 1, 0.0, Then.FAIL, _BUDGET),
     Case("Refused, Retry-After 120", 2, 3500.0, Then.FAIL, _BUDGET),
+    Case("Refused, Retry-After 3600", 1, 0.0, Then.FAIL, _BUDGET),
+    Case("Refused, Retry-After 1200", 1, 0.0, Then.RETRY, _EARLY, 1200.0),
+    Case("NotSent", 2, 60.0, Then.RETRY, _EARLY, first=50_000.0),
 )
 
 
@@ -102,7 +131,7 @@ def told_moves(answer: Callable[..., Any]) -> list[tuple[str, float | None]]:
     told: list[tuple[str, float | None]] = []
     for case in CASES:
         asked = f"After {case.situation}, it"
-        move = told_by(partial(answer, ERRORS[case.error](), case.attempts, FIRST, FIRST + case.age), asked)
+        move = told_by(partial(answer, ERRORS[case.error](), case.attempts, case.first, case.now), asked)
         kinds = [str(kind) for kind in Then]
         if not isinstance(move, Move) or str(move.kind) not in kinds:
             raise Unfit(f"{asked} returned no Move of the kinds {', '.join(kinds)}.")
@@ -120,16 +149,18 @@ def try_moves(submission: Submission) -> Trial:
     rows: list[tuple[str, ...]] = []
     for number, (case, one, other) in enumerate(zip(CASES, told, again, strict=True), start=1):
         wrong = _wrong_move(case, one, other)
-        facts = (case.error, str(case.attempts), f"{case.age:g} s")
+        facts = (case.error, str(case.attempts), f"{case.first:g} s", f"{case.now:g} s")
         move = _move(one[0], one[1], case)
-        rows.append((*facts, f"{move}  <- WRONG", _right(case)) if wrong else (*facts, move, '"'))
+        rows.append((*facts, f"{move}  <- WRONG", case.right) if wrong else (*facts, move, '"'))
         if wrong is not None:
             law, how = wrong
             return Trial(
                 False,
                 number,
                 run=f"after {case.situation}",
-                story=TextTable(("error", "attempts", "first was", "your move", "right"), tuple(rows), width=WIDTH),
+                story=TextTable(
+                    ("error", "attempts", "first at", "now", "your move", "right"), tuple(rows), width=WIDTH
+                ),
                 law=law,
                 broke=f"{MOVE_LAWS[law]} {how}",
                 hint=MOVE_HINTS[law],
@@ -139,11 +170,7 @@ def try_moves(submission: Submission) -> Trial:
 
 
 def _move(kind: str, at: float | None, case: Case) -> str:
-    return kind if at is None else f"{kind} in {at - FIRST - case.age:.0f} s"
-
-
-def _right(case: Case) -> str:
-    return f"{case.kind} in {case.wait:g} s or later" if case.wait else str(case.kind)
+    return kind if at is None else f"{kind} in {at - case.now:.0f} s"
 
 
 def _wrong_move(case: Case, told: tuple[str, float | None], again: tuple[str, float | None]) -> tuple[str, str] | None:
@@ -154,12 +181,11 @@ def _wrong_move(case: Case, told: tuple[str, float | None], again: tuple[str, fl
         return "decides_alike", f"Asked again, it is {again[0]}."
     if case.kind is not Then.RETRY:
         return None
-    now = FIRST + case.age
-    if at is None or at <= now or at < now + case.wait:
-        wanted = f"at least {case.wait:g} s" if case.wait else "more than nothing"
-        return "waits", f"You wait {'no time' if at is None else f'{at - now:g} s'}; {wanted} is right."
-    if at - now > LONGEST_WAIT_SECONDS + case.wait:
-        return "not_given_up_too_early", f"You wait {at - now:g} s, which is longer than {LONGEST_WAIT_SECONDS:g} s."
+    wait = 0.0 if at is None else at - case.now
+    if wait <= 0 or wait < case.wait:
+        return "waits", f"You wait {'no time' if at is None else f'{wait:g} s'}; {case.right} is right."
+    if wait > LONGEST_WAIT_SECONDS + case.wait:
+        return "soon_enough", f"You wait {wait:g} s; {case.right} is right."
     return None
 
 
@@ -172,7 +198,11 @@ def told_facts(answer: Callable[[], Any]) -> list[str]:
     told = told_many(answer)
     if not all(isinstance(name, str) for name in told):
         raise Unfit("It returned something that is no list of names of columns.")
-    return sorted({shortened(name.lower(), MAX_NAME) for name in told})
+    names = sorted({shortened(name.lower().strip(), MAX_NAME) for name in told})
+    strange = [name for name in names if name not in COLUMNS]
+    if strange:
+        raise Unfit(f"It names {strange[0]}, which is none of the columns to choose from: {', '.join(COLUMNS)}.")
+    return names
 
 
 def try_facts(submission: Submission) -> Trial:
@@ -190,7 +220,7 @@ def try_facts(submission: Submission) -> Trial:
             tried,
             {"crash": crashes},
             run=f"one name too many, {foreign[0]}",
-            story=TextTable(("what the loop keeps in memory",), tuple((name,) for name in FACTS), width=WIDTH),
+            story=TextTable(("you name", "in the loop"), ((foreign[0], "no variable holds it"),), width=WIDTH),
             law="only_what_it_forgets",
             broke=f"Only what the loop itself keeps in memory is forgotten. {foreign[0]} is not among that.",
             hint="Which names does the loop assign to, and which of them decide whether it sends again?",

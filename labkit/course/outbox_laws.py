@@ -5,16 +5,22 @@ from __future__ import annotations
 from typing import Any
 
 from labkit.course.laws import in_short
-from labkit.explore.journal import Changed, Handed
+from labkit.explore.journal import Changed, Handed, Said
 from labkit.explore.sqlworld import SqlRun
 from labkit.states import ENDED_STATES
 
-MESSAGES = ("m1", "m2", "m3")
+MESSAGES = ("m1", "m3", "m2")
+"""As they were written: an order that neither their ids nor their times tell."""
 
 
 def message(task_id: str) -> dict[str, Any]:
     """The message that a task has succeeded, as an answer is given it."""
-    return {"message_id": f"{task_id}/succeeded", "topic": "task.succeeded", "payload": "{}", "created_at": 0.0}
+    return {
+        "message_id": f"{task_id}/succeeded",
+        "topic": "task.succeeded",
+        "payload": '{"order": 1042}',
+        "created_at": 1.5,
+    }
 
 
 def announces_only_what_happened(run: SqlRun) -> str:
@@ -35,10 +41,14 @@ def announces_only_what_happened(run: SqlRun) -> str:
 
 
 def announced_as_given(run: SqlRun) -> str:
-    """The outbox holds the message as it was given, under its own id, once."""
+    """The outbox holds the message as it was given, under its own id and that of its task, once."""
+    called = [one.value.split(", ")[0] for one in run.log if isinstance(one, Said) and one.what == "call"]
     for one in run.log:
         if isinstance(one, Changed) and one.table == "outbox" and one.after is not None:
-            for name, given in message(one.after["task_id"]).items():
+            task_id = one.after["task_id"]
+            if task_id not in called:
+                return f"{one.worker} wrote a message whose task_id is {task_id}, not {called[-1]}"
+            for name, given in message(task_id).items():
                 if one.after[name] != given:
                     return f"{one.worker} wrote a message whose {name} is {in_short(one.after[name])}, not {given}"
     return ""
@@ -54,7 +64,22 @@ def in_order(run: SqlRun) -> str:
     """Messages come for the first time in the order in which they were written."""
     first = list(dict.fromkeys(one.message_id for one in run.log if isinstance(one, Handed)))
     known = [name for name in MESSAGES if name in first]
-    return "" if [name for name in first if name in known] == known else f"they came as {', '.join(first)}"
+    if [name for name in first if name in known] == known:
+        return ""
+    return f"written as {', '.join(MESSAGES)}, they came as {', '.join(first)}"
+
+
+def leaves_none_waiting(run: SqlRun) -> str:
+    """A relay that returns has handed over every message that waited when it was called."""
+    handed: set[str] = set()
+    for one in run.log:
+        if isinstance(one, Handed):
+            handed.add(one.message_id)
+        elif isinstance(one, Said) and one.what == "said":
+            left = [name for name in MESSAGES if name not in handed]
+            if left:
+                return f"{one.worker} returns, and {left[0]} still waits"
+    return ""
 
 
 def marked(run: SqlRun) -> str:

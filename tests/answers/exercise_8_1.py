@@ -11,6 +11,7 @@ POST = (
     "VALUES (:message_id, :task_id, :topic, :payload, :created_at)"
 )
 ANYWAY = "The law that broke, must_be_refused:"
+GIVEN = "The law that broke, announced_as_given:"
 
 
 @right("8.1")
@@ -76,7 +77,7 @@ def no_token(db, task_id, token, message):
     return True
 
 
-@wrong("8.1", ANYWAY)
+@wrong("8.1", ANYWAY, "A hint: Which columns must the WHERE clause compare", "The token alone is not enough")
 def no_state(db, task_id, token, message):
     with db:
         if db.execute(f"{END} WHERE id = ? AND lease_token = ?", (task_id, token)).rowcount == 0:
@@ -154,3 +155,18 @@ def the_message_first_and_again(db, task_id, token, message):
     with db:
         db.execute(POST, {"task_id": task_id, **message})
         return db.execute(f"{END} {MINE}", (task_id, token)).rowcount == 1
+
+
+@wrong("8.1", GIVEN, 'whose payload is {}, not {"order": 1042}')
+def a_payload_of_its_own(db, task_id, token, message):
+    return both_in_one(db, task_id, token, message | {"payload": "{}"})
+
+
+@wrong("8.1", GIVEN, "whose created_at is 0.0, not 1.5")
+def a_time_of_its_own(db, task_id, token, message):
+    return both_in_one(db, task_id, token, message | {"created_at": 0})
+
+
+@wrong("8.1", "Another task", GIVEN, "whose task_id is task-1, not task-2")
+def always_the_same_task(db, task_id, token, message):
+    return both_in_one(db, task_id, token, message | {"task_id": "task-1"})

@@ -85,7 +85,7 @@ def a_new_id_for_each_delivery(db, publish):
     return len(waiting)
 
 
-@wrong("8.2", "The law that broke, in_order:", "m3, m2, m1")
+@wrong("8.2", "The law that broke, in_order:", "written as m1, m3, m2, they came as m2, m3, m1")
 def the_newest_first(db, publish):
     waiting = db.execute(f"{WAITING} DESC").fetchall()
     for (message_id,) in waiting:
@@ -147,7 +147,7 @@ def deletes_what_was_handed_over(db, publish):
     return len(waiting)
 
 
-@wrong("8.2", LOST, "m4 never reached its consumer", "A message written meanwhile")
+@wrong("8.2", LOST, "m4 never reached its consumer", "A message written meanwhile", "A hint: Mark what was published")
 def marks_whatever_waits_by_then(db, publish):
     waiting = db.execute(WAITING).fetchall()
     for (message_id,) in waiting:
@@ -157,7 +157,7 @@ def marks_whatever_waits_by_then(db, publish):
     return len(waiting)
 
 
-@wrong("8.2", LOST, "m2 never reached its consumer", "A consumer that refuses once")
+@wrong("8.2", LOST, "m3 never reached its consumer", "A consumer that refuses once")
 def refused_is_as_good_as_delivered(db, publish):
     handed = 0
     for (message_id,) in db.execute(WAITING).fetchall():
@@ -185,3 +185,38 @@ def writes_while_it_reads(db, publish):
 @wrong("8.2", "The law that broke, counts:", "says 3.0, and has handed over 3")
 def a_count_with_a_point(db, publish):
     return float(publish_then_mark(db, publish))
+
+
+@wrong("8.2", "The law that broke, leaves_none_waiting:", "worker-1 returns, and m3 still waits")
+def one_message_a_call(db, publish):
+    row = db.execute(f"{WAITING} LIMIT 1").fetchone()
+    if row is None:
+        return 0
+    publish(*row)
+    with db:
+        db.execute(MARK, row)
+    return 1
+
+
+def ordered_by(order, db, publish):
+    waiting = db.execute(f"SELECT message_id FROM outbox WHERE delivered_at IS NULL {order}").fetchall()
+    for row in waiting:
+        publish(*row)
+        with db:
+            db.execute(MARK, row)
+    return len(waiting)
+
+
+@wrong("8.2", "The law that broke, in_order:", "they came as m1, m2, m3")
+def as_the_rows_come(db, publish):
+    return ordered_by("", db, publish)
+
+
+@wrong("8.2", "The law that broke, in_order:", "they came as m1, m2, m3")
+def by_their_ids(db, publish):
+    return ordered_by("ORDER BY message_id", db, publish)
+
+
+@wrong("8.2", "The law that broke, in_order:", "they came as m2, m3, m1")
+def by_their_times(db, publish):
+    return ordered_by("ORDER BY created_at", db, publish)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from labkit.course.exercises import Exercise
-from labkit.course.hints import LEFT_OPEN, NOT_SAID, RAISES, TOKEN, VERSION, YES_OR_NO
+from labkit.course.hints import GUARDS, LEFT_OPEN, NOT_SAID, RAISES, TOKEN, VERSION, YES_OR_NO
 from labkit.course.laws import (
     asked,
     first_yes,
@@ -23,6 +23,7 @@ from labkit.course.outbox_laws import (
     announces_only_what_happened,
     counts,
     in_order,
+    leaves_none_waiting,
     marked,
     message,
     no_message,
@@ -44,17 +45,22 @@ from labkit.explore.scenario import Scenario
 from labkit.states import State
 
 WORKED_SECONDS = 10.0
-WAITING = "INSERT INTO outbox (message_id, task_id, topic, payload, created_at) VALUES (?, ?, 'told', '{}', 0)"
+WAITING = "INSERT INTO outbox (message_id, task_id, topic, payload, created_at) VALUES (?, ?, 'told', '{}', ?)"
+ANOTHER_INDEX = "DROP INDEX outbox_undelivered; CREATE INDEX outbox_undelivered ON outbox (delivered_at, message_id)"
+"""By which SQLite finds rows in another order than that of `seq`, as long as no order is asked for."""
 
 
 def ends_and_tells(answer: Answer) -> Scenario:
     """A worker acquires, works for a while, ends the task and announces it; it may die or sleep anywhere."""
 
-    def works(db: Any, bench: Bench) -> None:
+    def works(db: Any, bench: Bench) -> Any:
         token = acquired(db, bench)
         if token is not None:
             bench.sleep(WORKED_SECONDS)
-            bench.say("finish", asked(db, bench, answer, TASK, token, message(TASK)))
+            said = asked(db, bench, answer, TASK, token, message(TASK))
+            bench.say("finish", said)
+            return said
+        return None
 
     def prepare(db: Any) -> None:
         db.execute("INSERT INTO tasks (id, kind) VALUES (?, 'refund')", (TASK,))
@@ -63,6 +69,20 @@ def ends_and_tells(answer: Answer) -> Scenario:
     announced = (announces_only_what_happened, every_end_is_announced, announced_as_given)
     laws = named(*calling, *announced, *WORKER_LAWS, yes_means("finish", State.SUCCEEDED), says_yes_or_no)
     return BenchScenario(works, prepare, laws, 1, frozenset({"crash", "pause"}))
+
+
+def another_task(answer: Answer) -> Scenario:
+    """The same for a task of another name, held under another token."""
+
+    def works(db: Any, bench: Bench) -> Any:
+        return asked(db, bench, answer, OTHER, 2, message(OTHER))
+
+    def prepare(db: Any) -> None:
+        db.execute("INSERT INTO tasks (id, kind) VALUES (?, 'refund')", (TASK,))
+        db.execute(RUNNING.replace(", 1, 30)", ", 2, 30)"), (OTHER, 2))
+
+    laws = named(raises_nothing, leaves_nothing_open, announced_as_given, every_end_is_announced)
+    return BenchScenario(works, prepare, laws, 1, frozenset(), due=None)
 
 
 def not_mine(answer: Answer) -> Scenario:
@@ -85,7 +105,7 @@ def delivering(answer: Answer) -> Scenario:
     def relays(db: Any, bench: Bench) -> Any:
         return asked(db, bench, answer, bench.publish)
 
-    laws = named(*DELIVERED, in_order, counts)
+    laws = named(*DELIVERED, in_order, leaves_none_waiting, counts)
     return BenchScenario(relays, _waiting, laws, 1, frozenset({"crash", "switch"}), due=outbox_due)
 
 
@@ -96,7 +116,7 @@ def written_meanwhile(answer: Answer) -> Scenario:
         if bench.name != "worker-2":
             return asked(db, bench, answer, bench.publish)
         with db:
-            db.execute(WAITING, ("m4", TASK))
+            db.execute(WAITING, ("m4", TASK, 0))
         return 0
 
     laws = named(*DELIVERED, counts)
@@ -128,14 +148,16 @@ def two_relays(answer: Answer) -> Scenario:
 
 
 def _waiting(db: Any) -> None:
+    db.executescript(ANOTHER_INDEX)
     db.execute("INSERT INTO tasks (id, kind) VALUES (?, 'refund')", (TASK,))
-    db.executemany(WAITING, [(name, TASK) for name in MESSAGES])
+    db.executemany(WAITING, [(name, TASK, -place) for place, name in enumerate(MESSAGES)])
 
 
 DELIVERED = (leaves_nothing_open, no_worker_breaks, every_message_keeps_its_id, every_message_is_handed_over, marked)
 
 
 ONE_COMMIT = "A crash can fall between two commits. Is the message in the transaction of the change?"
+MEANWHILE = "Mark what was published, by its message_id, and nothing else: others have written since."
 ORDER = "Which comes first, publish or the mark? Try a crash between the two, for both orders."
 
 EXERCISES = (
@@ -145,17 +167,19 @@ EXERCISES = (
         Search(
             (
                 Setting("a worker that may die or sleep anywhere", ends_and_tells),
+                Setting("another task", another_task),
                 Setting("what is not its own", not_mine),
             ),
             {
                 "leaves_nothing_open": LEFT_OPEN,
                 "raises_nothing": RAISES,
                 "tokens_only_grow": "Clear owner and expiry, and keep the token.",
-                "announced_as_given": "Consumers know a message again by its id: write it as it came to you.",
+                "announced_as_given": "Write each field of the message as it came to you, and the id of this task. "
+                "Consumers know a message again by its id.",
                 "every_end_is_announced": ONE_COMMIT,
                 "announces_only_what_happened": ONE_COMMIT,
                 "no_message": "The row count of the UPDATE says whether there is anything to announce.",
-                "must_be_refused": TOKEN,
+                "must_be_refused": f"{GUARDS} The token alone is not enough: it stays when the task has ended.",
                 "only_the_current_token": TOKEN,
                 "every_change_has_its_version": VERSION,
                 "says_so": NOT_SAID,
@@ -179,14 +203,17 @@ EXERCISES = (
             (
                 Setting("relays that may die anywhere", delivering),
                 Setting("two relays at once", two_relays),
-                Setting("a message written meanwhile", written_meanwhile),
+                Setting(
+                    "a message written meanwhile", written_meanwhile, hints={"every_message_is_handed_over": MEANWHILE}
+                ),
                 Setting("a consumer that refuses once", refused_once),
             ),
             {
                 "leaves_nothing_open": LEFT_OPEN,
                 "every_message_is_handed_over": ORDER,
                 "every_message_keeps_its_id": "Publish the message_id as it stands: the consumer knows it by that.",
-                "in_order": "ORDER BY seq.",
+                "in_order": "Rows come in no order of their own, and ids and times need not grow: ORDER BY seq.",
+                "leaves_none_waiting": "One call hands over all that waits, one message after the other.",
                 "marked": "What was handed over is marked: delivered_at. Is that committed? Does a later call find it?",
                 "counts": "Return the number of messages that you have published.",
                 "no_worker_breaks": "Is a SELECT still being read when you write? Others wrote since: fetchall first.",

@@ -8,7 +8,7 @@ from typing import Any
 from labkit import Capabilities, RemoteError, State
 from labkit.course import check
 from labkit.course.endings import ending
-from labkit.errors import NotSent, StaleToken
+from labkit.errors import NotSent, Refused, StaleToken
 from labkit.explore.scenario import Played
 
 REFUSED = StaleToken("intend", "task-1", "token 1", "token 2")
@@ -46,6 +46,13 @@ def test_a_refused_change_is_told_only_where_a_task_was_left_lying() -> None:
     assert ending(played("settled_in_the_end"), errors, mine).startswith(" worker-2 ended with StaleToken: ")
     assert ending(played("no_second_effect"), errors, mine) == ""
     assert ending(played("settled_in_the_end"), (), mine) == ""
+
+
+def test_what_a_remote_refuses_for_good_is_told_before_what_came_of_it() -> None:
+    refused = Refused("payments", "task-1/refund/undo", "the same key came with another body", "invalid", 422)
+    errors = (("worker-1", UNSENT), ("worker-2", refused), ("worker-9", REFUSED))
+    assert ending(played("settled_in_the_end"), errors, mine).startswith(" worker-2 ended with Refused: ")
+    assert ending(played("no_second_effect"), errors, mine) == ""
 
 
 def test_the_law_that_names_the_error_is_told_the_line_of_that_worker_alone() -> None:

@@ -159,6 +159,11 @@ BROKEN: list[tuple[str, Record, str]] = [
     ("settled_in_the_end", in_state(QUIET, State.QUEUED), "the task is left queued"),
     ("settled_in_the_end", in_state(QUIET, State.UNCERTAIN), "the task is left uncertain"),
     (
+        "settled_in_the_end",
+        in_state(QUIET, State.RUNNING),
+        "the task is left running, and nothing is left to do but to end it",
+    ),
+    (
         "no_worker_breaks",
         replace(QUIET, errors=(("worker-1", ValueError("no")),)),
         "worker-1 ended with ValueError: no",

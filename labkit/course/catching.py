@@ -158,13 +158,14 @@ def judge_programs(law: Callable[[FinishedRun], Any]) -> dict[str, Any]:
         for kind, count in shown.happened.items():
             totals["happened"][kind] = totals["happened"].get(kind, 0) + count
         if program in RIGHT and shown.failure is not None:
-            return totals | _seen(scenario, shown.failure.schedule, "accepts_the_right", f"{program.title} is refused")
+            run = f"{program.title}: your law refuses a run of it"
+            return totals | _seen(scenario, shown.failure.schedule, "accepts_the_right", run, LOOK_AT_THE_STATE)
         if program in WRONG and shown.failure is None:
             slipped = _scenario(program, LAWS)
             failure = explore(slipped, 1).failure
             assert failure is not None, "a wrong program breaks a law of the lab"
             run = f"{program.title} slips through; the lab's own law against it is {failure.law}: {failure.how}"
-            return totals | _seen(slipped, failure.schedule, "catches_the_wrong", run)
+            return totals | _seen(slipped, failure.schedule, "catches_the_wrong", run, HINTS.get(failure.law, COMPARE))
     return totals
 
 
@@ -191,10 +192,13 @@ def _asking(law: Callable[[FinishedRun], Any]) -> Callable[[Record], str]:
     return asked
 
 
-def _seen(scenario: TaskScenario, schedule: Any, broke: str, run: str) -> dict[str, Any]:
-    hint = (
-        "A run may end well, end stopped, or wait for a person: look at the state before you refuse."
-        if broke == "accepts_the_right"
-        else "Compare, for each operation, what the record says with how often it stands in the ledger."
-    )
+def _seen(scenario: TaskScenario, schedule: Any, broke: str, run: str, hint: str) -> dict[str, Any]:
     return {"broke": broke, "run": run, "hint": hint, "steps": [vars(one) for one in as_steps(scenario, schedule)]}
+
+
+LOOK_AT_THE_STATE = "A run may end well, end stopped, or wait for a person: look at the state before you refuse."
+COMPARE = "Compare, for each operation, what the record says with how often it stands in the ledger."
+HINTS = {
+    "no_second_effect": "Look at the counts in the ledger, also of a run that waits for a person.",
+    "settled_in_the_end": "Look at the state: who goes on with a task that is left queued, running or uncertain?",
+}

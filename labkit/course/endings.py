@@ -9,7 +9,7 @@ from typing import Any
 
 from labkit.course.hearing import NotAllowed
 from labkit.course.submission import shortened
-from labkit.errors import ChangeRefused, RemoteError
+from labkit.errors import ChangeRefused, Refused, RemoteError
 from labkit.explore.scenario import Played
 
 Errors = tuple[tuple[str, BaseException], ...]
@@ -29,7 +29,7 @@ def ending(played: Played, errors: Errors, answer: Callable[..., Any]) -> str:
 
     Returns:
         A sentence with a blank before it; empty where there is nothing to add. Refused changes and remotes' errors
-        are part of many a sound run, and told only where a task was left lying.
+        are part of many a sound run, and told only where a task was left lying: first what a remote refuses for good.
     """
     named = next((error for worker, error in errors if played.how.startswith(f"{worker} ")), None)
     if isinstance(named, NotAllowed) and isinstance(named.__cause__, Exception):
@@ -38,7 +38,8 @@ def ending(played: Played, errors: Errors, answer: Callable[..., Any]) -> str:
         where = "" if named is None else _line(named, answer)
         return f" It happened {where}." if where else ""
     own = [one for one in errors if not isinstance(one[1], ChangeRefused | RemoteError)]
-    refused = errors[-1:] if played.law == LEFT else ()
+    for_good = [one for one in errors if isinstance(one[1], Refused) and one[1].category != "transient"]
+    refused = (*for_good, *errors[-1:]) if played.law == LEFT else ()
     return next((_told(worker, error, answer) for worker, error in (*own, *refused)), "")
 
 

@@ -141,7 +141,8 @@ def a_cancel_reverses_nothing(record: Record) -> str:
 def settled_in_the_end(record: Record) -> str:
     """What can be settled is settled: no task is left queued, running or uncertain, and no undo asked for is left."""
     if record.verdict is Verdict.STUCK:
-        return f"the task is left {record.task.state}"
+        over = record.task.state is State.RUNNING and record.task.next_operation is None
+        return f"the task is left {record.task.state}" + (", and nothing is left to do but to end it" if over else "")
     if record.undo_asked and record.task.state in (State.FAILED, State.CANCELLED):
         left = [one.id for one in record.task.current if one.status is Status.PENDING]
         return f"the task is left {record.task.state}, and {', '.join(left)} was asked for"

@@ -72,7 +72,7 @@ def nothing_twice(run):
     return not doubled(run) and at_rest(run)
 
 
-@wrong("10.3", SLIPS, "One that never settles a doubt slips through")
+@wrong("10.3", SLIPS, "One that never settles a doubt slips through", "A hint: Look at the state")
 def whatever_is_left(run):
     return not doubled(run) and (run.state not in ENDED or agrees(run))
 

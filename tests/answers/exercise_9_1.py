@@ -112,3 +112,8 @@ def a_request_that_is_no_json(operations):
 @wrong("9.1", "The law that broke, what_cannot_be_undone:", "has the request")
 def a_very_long_request(operations):
     return [(name, "x" * 10_000) for name, _ in last_done_first(operations)]
+
+
+@wrong("9.1", "The law that broke, own_operation_id:", "refund/undo is planned; task-1/refund/undo is such an id")
+def by_the_name_alone(operations):
+    return [(name.partition("/")[2], request) for name, request in last_done_first(operations)]

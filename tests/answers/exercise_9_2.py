@@ -97,7 +97,7 @@ def no_key(task_id, store, remotes):
     undo(task_id, store, remotes, key_of=lambda operation: None)
 
 
-@wrong("9.2", STUCK)
+@wrong("9.2", STUCK, "the same key came with", "another body", "Has the remote refused something, and why?")
 def the_key_of_what_is_undone(task_id, store, remotes):
     undo(task_id, store, remotes, key_of=lambda operation: operation.id.removesuffix("/undo"))
 
@@ -209,3 +209,25 @@ def assumes_and_sends_again(task_id, store, remotes):
             lease, reference = send(store, lease, remotes, task.next_operation, task.next_operation.id)
             if lease is not None and reference is not None:
                 lease = store.checkpoint(lease, task.next_operation.id, reference)
+
+
+@wrong("9.2", STUCK, "the task is left running, and nothing is left to do but to end it", "compensated ends the task")
+def never_says_that_it_is_over(task_id, store, remotes):
+    class Endless:
+        def __getattr__(self, name):
+            return getattr(store, name)
+
+        def compensated(self, lease):
+            return lease.state
+
+    step_by_step(task_id, Endless(), remotes)
+
+
+@wrong("9.2", STUCK, "worker-2 ended with Refused, in line ", "of your cell: ", "the same key came with another body")
+def a_borrowed_key_and_no_handling(task_id, store, remotes):
+    lease = acquire(store, store.get(task_id))
+    operation = store.get(task_id).next_operation
+    lease, attempt = store.intend(lease, operation.id, key_memory_seconds=memory_of(remotes, operation))
+    key = operation.id.removesuffix("/undo")
+    receipt = remotes[operation.remote].send(operation.id, operation.request, attempt.request_id, key)
+    store.checkpoint(lease, operation.id, receipt.reference)

@@ -114,7 +114,7 @@ PLAN_HINTS = {
     "nothing_in_doubt": "Settle first: what may yet turn out done would be left out.",
     "only_what_was_done": "Which status has an operation that happened?",
     "undone_in_order": "Sort by position, backwards; rows come in any order.",
-    "own_operation_id": "The operation's own id is taken, and so is its key: put /undo behind it.",
+    "own_operation_id": "The operation's own id is taken, and so is its key: put /undo behind operation_id (not name).",
     "what_cannot_be_undone": "Keep the pair and give None for its request, so that it is on record.",
 }
 
@@ -125,6 +125,10 @@ def _wrong_plan(operations: list[Row], found: list[tuple[str, Row | None]]) -> t
         return None
     if found and any(one["in_doubt"] for one in operations):
         return "nothing_in_doubt", f"{found[0][0]} is planned all the same."
+    ids = [one["operation_id"] for one in operations]
+    strange = next((name for name, _ in found if _undone(name) not in ids), None)
+    if strange is not None:
+        return "own_operation_id", f"{strange} is planned; {ids[0]}/undo is such an id."
     if sorted(_undone(name) for name, _ in found) != sorted(_undone(name) for name, _ in right):
         return "only_what_was_done", f"{len(found)} are planned, and {len(right)} were done."
     if [_undone(name) for name, _ in found] != [_undone(name) for name, _ in right]:
@@ -196,7 +200,8 @@ EXERCISES = (
                 "settles_by_what_was_said": SAID,
                 "undone_in_order": "Take task.next_operation: the plan is in its order already.",
                 "no_second_effect": "The same undo was sent twice. Its own operation id is its key: was it sent along?",
-                "settled_in_the_end": "The task is left lying. What must the next worker do about this state?",
+                "settled_in_the_end": "The task is left lying. What must the next worker do about this state? Has the "
+                "remote refused something, and why? When all is undone, compensated ends the task.",
                 "a_cancel_reverses_nothing": "Only a person asks for what is done to be undone.",
             },
         ),

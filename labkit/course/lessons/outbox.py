@@ -53,14 +53,11 @@ ANOTHER_INDEX = "DROP INDEX outbox_undelivered; CREATE INDEX outbox_undelivered 
 def ends_and_tells(answer: Answer) -> Scenario:
     """A worker acquires, works for a while, ends the task and announces it; it may die or sleep anywhere."""
 
-    def works(db: Any, bench: Bench) -> Any:
+    def works(db: Any, bench: Bench) -> None:
         token = acquired(db, bench)
         if token is not None:
             bench.sleep(WORKED_SECONDS)
-            said = asked(db, bench, answer, TASK, token, message(TASK))
-            bench.say("finish", said)
-            return said
-        return None
+            bench.say("finish", asked(db, bench, answer, TASK, token, message(TASK)))
 
     def prepare(db: Any) -> None:
         db.execute("INSERT INTO tasks (id, kind) VALUES (?, 'refund')", (TASK,))

@@ -62,6 +62,28 @@ def test_a_prediction_is_kept_beside_what_was_observed(home: Path):
     ]
 
 
+def test_numbers_are_compared_by_value(home: Path, capsys: pytest.CaptureFixture[str]):
+    compare(15.0, "15", "07: when the fifth attempt begins")
+    assert capsys.readouterr().out == "predicted: 15.0; observed: 15; as predicted\n"
+    assert [data["right"] for _, _, data in kept()] == [True]
+
+
+def test_of_a_verdict_only_another_verdict_is_a_prediction(home: Path, capsys: pytest.CaptureFixture[str]):
+    compare("dupplicated", "duplicated", "10: everything back to the queue")
+    assert capsys.readouterr().out == (
+        "predicted: dupplicated, which is none of these: exactly once, stopped clean, needs a person, stuck, lost, "
+        "duplicated\n"
+    )
+    compare("Stopped clean", "duplicated", "10: everything back to the queue")
+    assert [data["predicted"] for _, _, data in kept()] == ["Stopped clean"]
+
+
+def test_a_question_that_nobody_asks_is_not_answered(home: Path, capsys: pytest.CaptureFixture[str]):
+    why("10.9", "x")
+    assert capsys.readouterr().out.startswith("why 10.9: there is no such question; there are 0.1, 1.1, ")
+    assert kept() == []
+
+
 def test_a_check_is_kept_with_what_it_says_and_an_untouched_stub_is_not(home: Path):
     check("0.1", stub)
     results = [check("0.1", key_per_attempt), check("0.1", key)]

@@ -9,6 +9,7 @@ import pytest
 from labkit.course import course_map
 from labkit.course.lessons import EXERCISES
 from labkit.course.outline import OUTLINE, SHORT_MINUTES, Lesson
+from labkit.course.questions import QUESTIONS, TITLES
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -60,6 +61,17 @@ def test_the_short_path_begins_at_the_beginning_and_leaves_out_nothing_that_it_n
 def test_every_exercise_belongs_to_a_notebook_of_the_map():
     numbers = {int(one.number) for one in OUTLINE if one.exercises}
     assert {int(number.partition(".")[0]) for number in EXERCISES} == numbers
+
+
+def test_every_why_of_the_notebooks_is_a_question_of_the_report_in_the_same_words():
+    asked = [
+        found.groups()
+        for lesson in OUTLINE
+        for cell in notebook(lesson).cells
+        for found in re.finditer(r'^why\("([^"]+)", ""\)  # in your words: (.*)$', cell.source, re.MULTILINE)
+    ]
+    assert sorted(asked) == sorted(QUESTIONS.items())
+    assert set(QUESTIONS) == {*EXERCISES, *TITLES}
 
 
 def test_the_map_is_shown_as_text_with_a_star_for_the_short_path():

@@ -15,8 +15,9 @@ import pytest
 from courses import begin, finish, labs_own_capsule, note_capsule
 
 from labkit.cli import main
-from labkit.course import Report, journal, report
+from labkit.course import Report, journal, report, why
 from labkit.course.lessons import EXERCISES
+from labkit.course.questions import QUESTIONS
 from labkit.course.report import HTML_FILE, MARKDOWN_FILE
 from labkit.course.report_markdown import fenced, inline
 from labkit.show.diagram import NoRenderer
@@ -182,6 +183,9 @@ def test_the_last_check_counts_and_that_an_earlier_one_passed_is_told(home: Path
     journal.note("check", "2.1", passed=False, says="f", capsule="", trouble="It raised KeyError: 3.")
     written = report()
     assert (written.attempted, written.passed) == (1, 1)
+    assert f"1 of {len(EXERCISES)} exercises attempted, 1 passed, 1 of them not with the last answer." in markdown(
+        written
+    )
     assert "✘ not passed\n    - It raised KeyError: 3.\n    - An earlier answer passed." in markdown(written)
     assert "### 2.1 claim a task: not tried to the end\n\nMet once on " in markdown(written)
 
@@ -198,6 +202,25 @@ def test_a_failure_met_again_and_a_prediction_made_again_are_told_once(home: Pat
         "| a question | 1 | 2 | ! a surprise |",
         "| a question | 2 | 2 | ✔ as predicted |",
     ]
+
+
+def test_of_failures_that_broke_the_same_law_of_an_exercise_the_first_is_told(home: Path):
+    for number in (1, 2, 3):
+        broke = {"run": f"run {number}", "law": "one_says_yes", "broke": f"It broke {number}."}
+        journal.note("check", "2.1", passed=False, says=f"form {number}", capsule="", **broke)
+    text = markdown(report())
+    assert text.count("### 2.1 claim a task: one\\_says\\_yes\n\nMet 3 times, first on ") == 1
+    assert "**one\\_says\\_yes**: It broke 1." in text
+    assert "It broke 2." not in text
+
+
+def test_answers_stand_below_what_was_asked(home: Path):
+    why("2.2", "It must stop.")
+    why("10.1", "My first key had a number in it.")
+    asked, text = QUESTIONS["2.2"], markdown(report())
+    assert f"### 2.2 save progress\n\n{asked}\n\n" in text.replace(EXERCISES["2.2"].title, "save progress")
+    assert "### 10.1 your failure cases\n\nthe failure, the gap, and the line that closed it\n\n" in text
+    assert asked in html(report())
 
 
 def test_a_check_noted_by_an_older_version_is_shown_as_it_was_said(home: Path):
@@ -307,7 +330,7 @@ def test_a_students_text_is_escaped_wherever_it_stands(home: Path):
         for kind in journal.KINDS:
             journal.note(kind, number, passed=False, story=story, **words)
             journal.note(kind, number, passed=True, shown=[EVIL], **words)
-            journal.note(kind, number, passed=False, **words | {"says": f"older {EVIL}", "trouble": ""})
+            journal.note(kind, number, passed=False, **words | {"says": f"older {EVIL}", "trouble": "", "law": ""})
     written = report()
     page = Page(html(written))
     assert faults(page) == []

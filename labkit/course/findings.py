@@ -16,6 +16,7 @@ from typing import Any
 from labkit.course import journal
 from labkit.course.journal import MAX_TEXT, Entry
 from labkit.course.lessons import EXERCISES
+from labkit.course.questions import QUESTIONS, TITLES
 from labkit.errors import InvalidInput
 from labkit.show.tables import TextTable
 
@@ -65,7 +66,7 @@ class Result:
 
 @dataclass(frozen=True)
 class Failure:
-    """A failure case, and how many times it was met."""
+    """A failure case, and how many times the same law was broken in the same exercise."""
 
     first: Checked
     times: int
@@ -83,10 +84,11 @@ class Prediction:
 
 @dataclass(frozen=True)
 class Reason:
-    """The last answer to an exercise's "why?"."""
+    """The last answer to a "why?"; `asked` is empty where it is not known what was asked."""
 
     number: str
     title: str
+    asked: str
     words: str
 
 
@@ -112,13 +114,22 @@ class Findings:
         """How many exercises have passed, now or before."""
         return sum(one.passed for one in self.results)
 
+    @property
+    def earlier(self) -> int:
+        """How many of them passed with an earlier answer, and not with the last."""
+        return sum(one.passed and one.last is not None and not one.last.passed for one in self.results)
+
 
 def gather() -> Findings:
     """Read the journal, whatever state it is in."""
     noted, trouble = _read()
     checks = [_checked(one) for one in noted if one.kind == "check"]
     words = {_name(one): _field(one, "answer") for one in noted if one.kind == "why"}
-    reasons = [Reason(number, _title(number), said) for number, said in words.items() if said.strip()]
+    reasons = [
+        Reason(number, _title(number), QUESTIONS.get(number, ""), said)
+        for number, said in words.items()
+        if said.strip()
+    ]
     return Findings(
         _day(noted[-1].at) if noted else "",
         tuple(_result(number, [one for one in checks if one.number == number]) for number in EXERCISES),
@@ -145,7 +156,7 @@ def _result(number: str, checks: Sequence[Checked]) -> Result:
 def _failures(failed: Iterable[Checked]) -> tuple[Failure, ...]:
     met: dict[tuple[str, str], Failure] = {}
     for one in failed:
-        key = (one.number, one.says)
+        key = (one.number, one.law or one.says)
         before = met.get(key, Failure(one, 0))
         met[key] = Failure(before.first, before.times + 1)
     return tuple(sorted(met.values(), key=lambda one: _order(one.first.number)))
@@ -213,9 +224,9 @@ def _day(at: Any) -> str:
 
 
 def _title(number: str) -> str:
-    return EXERCISES[number].title if number in EXERCISES else ""
+    return EXERCISES[number].title if number in EXERCISES else TITLES.get(number, "")
 
 
 def _order(number: str) -> tuple[int, str]:
-    numbers = list(EXERCISES)
-    return (numbers.index(number), "") if number in EXERCISES else (len(numbers), number)
+    numbers = list(QUESTIONS)
+    return (numbers.index(number), "") if number in QUESTIONS else (len(numbers), number)

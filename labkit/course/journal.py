@@ -20,6 +20,7 @@ from typing import Any
 
 import platformdirs
 
+from labkit.course.questions import QUESTIONS
 from labkit.database import Database, Schema
 from labkit.errors import (
     InvalidInput,
@@ -34,6 +35,7 @@ from labkit.errors import (
     StoreReadOnly,
 )
 from labkit.records import Json, to_json
+from labkit.runs import Verdict
 
 JOURNAL = Schema("journal.sql", application_id=0x4C41424A, version=1)
 FILE = "journal.sqlite"
@@ -201,15 +203,33 @@ def compare(prediction: object, observed: object, about: str = "") -> None:
 
     Args:
         prediction: what the student wrote; None stands for "none yet", and then nothing observed is given away.
-        observed: what the run came to.
+        observed: what the run came to. Where that is a verdict, only a verdict is taken for a prediction.
         about: what was asked, such as `00: refunds after a blind replay`; the journal's name for it.
     """
     if prediction is None:
         print(NO_PREDICTION)
         return
-    right = str(prediction).strip().lower() == str(observed).strip().lower()
+    options = _options(observed)
+    if options and _plain(prediction) not in options:
+        print(f"predicted: {prediction}, which is none of these: {', '.join(options)}")
+        return
+    right = _plain(prediction) == _plain(observed)
     print(f"predicted: {prediction}; observed: {observed}; {'as predicted' if right else 'a surprise'}")
     note("prediction", about, predicted=str(prediction), observed=str(observed), right=right)
+
+
+def _options(observed: object) -> tuple[str, ...]:
+    """What can be predicted, where the lab knows that: of a run its verdict."""
+    verdicts = tuple(map(str, Verdict))
+    return verdicts if _plain(observed) in verdicts else ()
+
+
+def _plain(said: object) -> str | float:
+    """What was meant, however it was written: 15.0 is 15."""
+    words = str(said).strip().lower()
+    with suppress(ValueError):
+        return float(words)
+    return words
 
 
 def why(number: str, answer: str) -> None:
@@ -220,7 +240,9 @@ def why(number: str, answer: str) -> None:
         answer: in the student's own words; nothing for "not yet".
     """
     words = str(answer).strip()
-    if not words:
+    if number not in QUESTIONS:
+        print(f"why {number}: there is no such question; there are {', '.join(QUESTIONS)}")
+    elif not words:
         print(f"why {number}: not answered yet")
     elif note("why", number, answer=words):
         print(f"why {number}: in your journal now")

@@ -140,7 +140,8 @@ def _reasons(found: Findings) -> str:
 
 
 def _reason(one: Reason) -> str:
-    return f"<h3>{escape(f'{one.number} {one.title}'.strip())}</h3>\n{_quote(one.words)}"
+    heading, asked = f"<h3>{escape(f'{one.number} {one.title}'.strip())}</h3>\n", _quiet(one.asked) if one.asked else ""
+    return heading + asked + _quote(one.words)
 
 
 def _table(table: TextTable, caption: str, look: str = "") -> str:

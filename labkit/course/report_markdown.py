@@ -95,4 +95,6 @@ def _reasons(found: Findings) -> Iterable[str]:
     if not found.reasons:
         yield wording.NO_REASON
     for one in found.reasons:
-        yield from (f"### {inline(f'{one.number} {one.title}')}", fenced(one.words))
+        yield f"### {inline(f'{one.number} {one.title}')}"
+        yield from ([inline(one.asked)] if one.asked else [])
+        yield fenced(one.words)

@@ -41,9 +41,13 @@ SIGNS: Mapping[str, tuple[str, str]] = {
 def intro(found: Findings) -> str:
     """How far the course has got, and what a pass says."""
     return (
-        f"{found.attempted} of {len(found.results)} exercises attempted, {found.passed} passed. A pass is a statement "
+        f"{found.attempted} of {len(found.results)} exercises attempted, {_passed(found)}. A pass is a statement "
         "with bounds: it says what was tried, and nothing about what was not."
     )
+
+
+def _passed(found: Findings) -> str:
+    return f"{found.passed} passed" + (f", {found.earlier} of them not with the last answer" if found.earlier else "")
 
 
 def contents(found: Findings) -> tuple[str, ...]:
@@ -51,7 +55,7 @@ def contents(found: Findings) -> tuple[str, ...]:
     surprises = sum(not one.right for one in found.predictions)
     return (
         "",
-        f": {found.attempted} of {len(found.results)} attempted, {found.passed} passed",
+        f": {found.attempted} of {len(found.results)} attempted, {_passed(found)}",
         f": {len(found.failures)}",
         f": {len(found.predictions)}, of them {surprises} a surprise",
         f": {'written' if found.trade_off else 'not written yet'}",

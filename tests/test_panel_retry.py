@@ -32,6 +32,13 @@ def test_the_move_is_told_with_the_category_and_what_is_left(
     assert ("<img" in shown) == move.startswith("retry")
 
 
+def test_a_wish_beyond_the_budget_is_told_as_the_reason():
+    late = "The next attempt could not begin before 4000 s from now: that is too late."
+    assert late in show("Refused, Retry-After 4000", 1, 0.0)
+    assert "too late" not in show("Refused, Retry-After 120", 1, 0.0)
+    assert "too late" not in show("Refused, permission", 1, 0.0)
+
+
 def test_every_error_and_every_number_that_can_be_chosen_has_a_move():
     kinds = {
         re.search(r"<b>(\w+)", show(error, attempts, age))[1]  # type: ignore[index]

@@ -110,7 +110,7 @@ def test_a_crash_point_that_the_undo_never_comes_to_kills_nobody():
     run = cancel_and_undo("same_key", "checkpoint task-1/refund", "send task-1/update_ticket/undo")
     assert faults(run) == [("worker-1", "checkpoint task-1/refund", "cancel")]
     assert run.moments[-1].worker == "worker-2"
-    assert run.title.endswith("undo not killed")
+    assert run.title.endswith("undo not killed: it never came to send task-1/update_ticket/undo")
 
 
 def test_the_undo_panel_plays_what_is_chosen(short: Run):

@@ -16,7 +16,7 @@ class Lesson:
         teaches: in a few words.
         reading: minutes.
         exercises: minutes.
-        needs: the notebook to know before; empty for none.
+        needs: the notebooks to know before; empty for none.
         short: it is on the short path.
     """
 
@@ -47,7 +47,7 @@ OUTLINE: tuple[Lesson, ...] = (
     Lesson("07_retry", "error categories, budgets, backoff", 20, 20, "05"),
     Lesson("08_outbox", "a change and its message in one transaction", 20, 25, "04"),
     Lesson("09_compensation", "cancelling stops, compensating makes up", 20, 30, "06"),
-    Lesson("10_lab", "the whole task over three remotes; your report", 20, 60, "06"),
+    Lesson("10_lab", "the whole task over three remotes; your report", 20, 60, "07, 09"),
     Lesson("12_field_cases", "twelve reports from the field, broken and mended", 30, 0, "06"),
 )
 

@@ -21,7 +21,7 @@ QUESTIONS: Mapping[str, str] = {
     "7.1": "why does a spent budget not turn an unknown outcome into a failure?",
     "7.2": "who else, beside a crash, makes a loop forget?",
     "8.1": "what if the message were written first, in the same transaction?",
-    "8.2": "why is it no mend to publish inside the transaction of the mark?",
+    "8.2": "can a message still come twice if it is published inside the transaction of its mark?",
     "9.1": "why does the mail stand on the list, with None as its request?",
     "9.2": "what would be wrong with the key of the operation that is undone?",
     "10.1a": "when is a resend under the same key not safe any more?",

@@ -51,7 +51,7 @@ def show(error: str, attempts: int, age: float) -> str:
     move, category = next_move(raised, attempts, 0.0, age, BUDGET), category_of(raised)
     said = (
         f"<p><b>{html.escape(_move(move, age))}</b>. The category is {category}: {KNOWN[category]}. "
-        f"{_left(attempts, age)}</p>"
+        f"{_left(attempts, age)}{_too_late(move, age)}</p>"
     )
     if move.kind is not Then.RETRY:
         return f'<div style="{TEXT}">{said}</div>'
@@ -70,6 +70,13 @@ def _move(move: Move, age: float) -> str:
 def _left(attempts: int, age: float) -> str:
     seconds = max(BUDGET.max_seconds - age, 0.0)
     return f"Left of the budget: {max(BUDGET.max_attempts - attempts, 0)} attempts and {seconds:g} s."
+
+
+def _too_late(move: Move, age: float) -> str:
+    """Why a transient error is not tried again though attempts and time are left."""
+    if move.kind is not Then.FAIL or move.at is None:
+        return ""
+    return f" The next attempt could not begin before {move.at - age:g} s from now: that is too late."
 
 
 def retry_panel() -> Panel:

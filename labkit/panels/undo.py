@@ -51,7 +51,9 @@ def cancel_and_undo(policy: str, cancel_point: str = AFTER_THE_TICKET, crash_poi
         died = lives.live(POLICIES[policy], dying(crash_point))
         if died:
             lives.live(POLICIES[policy])
-        return lives.run(f"{title}, undo {f'killed after: {crash_point}' if died else 'not killed'}")
+        if died or crash_point == NOBODY:
+            return lives.run(f"{title}, undo {f'killed after: {crash_point}' if died else 'not killed'}")
+        return lives.run(f"{title}, undo not killed: it never came to {crash_point}")
 
 
 def undo_panel(play: Callable[[str, str, str], Run] = cancel_and_undo) -> Panel:

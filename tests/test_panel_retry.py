@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from labkit.course.lessons.retry import ERRORS
+from labkit.course.move_cases import ERRORS
 from labkit.panels import retry, retry_panel
 from labkit.panels.retry import AGES, ATTEMPTS, attempts_to_come, show
 from labkit.retries import Backoff

@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 from collections.abc import Mapping
 
-from labkit.course.lessons.retry import ERRORS
+from labkit.course.move_cases import ERRORS
 from labkit.errors import RemoteError
 from labkit.panels.base import TEXT, Action, Panel, choice, panel, picture_html
 from labkit.retries import Backoff, Budget, Category, Move, Then, category_of, next_move

@@ -270,6 +270,8 @@ def without_handling(task_id, store, remotes):
     lease = acquire(store, task)
     while lease is not None:
         task = store.get(task_id)
+        if task.lease_token != lease.token:
+            return
         doubt, operation = task.in_doubt, task.next_operation
         if lease.state is State.UNCERTAIN and doubt.remote == "payments":
             lease, reference = send_on(store, lease, remotes, doubt, memory_of(remotes, doubt))

@@ -10,7 +10,7 @@ QUESTIONS: Mapping[str, str] = {
     "1.2": "what would a model do if a doubtful operation were left out?",
     "2.1": "why is reading the row after the UPDATE no answer?",
     "2.2": "what must a worker do after it got False?",
-    "3.1": "what goes wrong if the new token is read in a second statement?",
+    "3.1": "what goes wrong if the new token is read after the commit?",
     "3.2": "why does finish not ask whether the lease has run out?",
     "4.1": "which half of a checkpoint would you rather lose?",
     "4.2": "which two crossings look alike, and what follows from that?",

@@ -97,7 +97,7 @@ def no_key(task_id, store, remotes):
     undo(task_id, store, remotes, key_of=lambda operation: None)
 
 
-@wrong("9.2", STUCK, "the same key came with", "another body", "Has the remote refused something, and why?")
+@wrong("9.2", STUCK, "another body", "Has the remote refused something, and why?")
 def the_key_of_what_is_undone(task_id, store, remotes):
     undo(task_id, store, remotes, key_of=lambda operation: operation.id.removesuffix("/undo"))
 

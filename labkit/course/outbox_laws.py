@@ -42,7 +42,7 @@ def announces_only_what_happened(run: SqlRun) -> str:
 
 def announced_as_given(run: SqlRun) -> str:
     """The outbox holds the message as it was given, under its own id and that of its task, once."""
-    called = [one.value.split(", ")[0] for one in run.log if isinstance(one, Said) and one.what == "call"]
+    called = [one.value[0] for one in run.log if isinstance(one, Said) and one.what == "call"]
     for one in run.log:
         if isinstance(one, Changed) and one.table == "outbox" and one.after is not None:
             task_id = one.after["task_id"]

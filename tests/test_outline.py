@@ -74,17 +74,18 @@ def test_every_why_of_the_notebooks_is_a_question_of_the_report_in_the_same_word
     assert set(QUESTIONS) == {*EXERCISES, *TITLES}
 
 
-def test_the_map_is_shown_as_text_with_a_star_for_the_short_path():
+def test_the_map_is_shown_as_text_with_a_star_for_the_two_hour_path():
     lines = str(course_map()).splitlines()
     assert sum(line.rstrip().endswith("*") for line in lines) == 5
-    assert len(lines) == len(OUTLINE) + 4
+    assert len(lines) == len(OUTLINE) + 5
 
 
-def test_the_minutes_of_the_short_path_are_its_reading_and_the_first_exercise_of_each_notebook():
-    minutes = 0
-    for one in (lesson for lesson in OUTLINE if lesson.short):
+def test_the_two_hours_are_the_reading_and_the_first_exercise_of_each_notebook_but_the_last():
+    *lessons, last = (lesson for lesson in OUTLINE if lesson.short)
+    minutes = last.reading
+    for one in lessons:
         cells = (cell.source for cell in notebook(one).cells if cell.cell_type == "markdown")
         first = next(found for source in cells if (found := re.search(r"★ · (\d+) minutes", source)))
         minutes += one.reading + int(first[1])
-    assert minutes == SHORT_MINUTES
-    assert f"with the first exercise of each: {SHORT_MINUTES} minutes." in README
+    assert minutes == SHORT_MINUTES == 120
+    assert f"with the first exercise of each but the last: {SHORT_MINUTES} minutes." in README

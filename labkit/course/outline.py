@@ -17,7 +17,7 @@ class Lesson:
         reading: minutes.
         exercises: minutes.
         needs: the notebooks to know before; empty for none.
-        short: it is on the short path.
+        short: it is on the two-hour path.
     """
 
     file: str
@@ -33,8 +33,8 @@ class Lesson:
         return self.file[:2]
 
 
-SHORT_MINUTES = 140
-"""Reading on the short path, and the first exercise of each of its notebooks."""
+SHORT_MINUTES = 120
+"""Reading on the two-hour path, and the first exercise of each of its notebooks but the last."""
 
 OUTLINE: tuple[Lesson, ...] = (
     Lesson("00_start_here", "a crash after the effect, and one way out", 15, 5, "", True),
@@ -53,7 +53,7 @@ OUTLINE: tuple[Lesson, ...] = (
 
 
 def course_map() -> TextTable:
-    """Return the table of all notebooks; a star marks the short path."""
+    """Return the table of all notebooks; a star marks the two-hour path."""
     rows = tuple(
         (one.file, one.teaches, str(one.reading), str(one.exercises), one.needs, "*" if one.short else "")
         for one in OUTLINE
@@ -64,7 +64,7 @@ def course_map() -> TextTable:
         headers,
         rows,
         notes=(
-            f"* the short path: {path}, with the first exercise of each: {SHORT_MINUTES} minutes; minutes are for one "
-            "person alone",
+            f"* the two-hour path: {path}, with the first exercise of each but the last: {SHORT_MINUTES} minutes",
+            "Minutes are for one person alone.",
         ),
     )

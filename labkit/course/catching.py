@@ -10,10 +10,10 @@ from types import MappingProxyType
 from typing import Any
 
 from labkit.agent import REMOTES, plan
-from labkit.course.searching import as_steps
 from labkit.course.story import Step, story_of
 from labkit.course.submission import NotAttempted, Submission, Unfit, told_by
 from labkit.course.trials import Trial
+from labkit.course.watching import as_steps
 from labkit.errors import RemoteError
 from labkit.explore.laws import LAWS, Record
 from labkit.explore.programs import LabWorker

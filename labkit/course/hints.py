@@ -6,6 +6,7 @@ BOTH_YES = "Two workers read the same row before either wrote. Put the condition
 NOT_SAID = "Return what the UPDATE did: its affected-row count (-1 tells nothing). And is the change committed?"
 YES_OR_NO = "Return the affected-row count == 1, whatever came of it; a path without a `return` returns None."
 LEFT_OPEN = "Every path out of your function must end its transaction, also where nothing was changed: use `with db:`."
+BREAKS = "The last words say what was wrong, and in which line. Names of tables and columns stand in labkit/schema.sql."
 RAISES = "Return False where it is not to be had. A transaction that reads first may find the database locked later."
 THIS_CALL = "Count what this one UPDATE has changed, not what was changed before."
 GUARDS = "Which columns must the WHERE clause compare, beside the id?"

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import inspect
 import pickle
 import random
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial, wraps
 from typing import Any
@@ -17,20 +15,14 @@ from weakref import WeakKeyDictionary
 import cloudpickle
 from greenlet import getcurrent, greenlet
 
-from labkit.course.endings import Errors, ending
-from labkit.course.hearing import NotAllowed
 from labkit.course.story import Step, story_of
-from labkit.course.submission import NotAttempted, Submission, Unfit, shortened
+from labkit.course.submission import NotAttempted, Submission, Unfit
 from labkit.course.trials import Trial
-from labkit.explore.capsule import capsule_of
-from labkit.explore.choices import Schedule, ScheduleMismatch
+from labkit.course.watching import failure_of
 from labkit.explore.exploration import told
 from labkit.explore.lives import sleep_here
-from labkit.explore.scenario import Played, Scenario
+from labkit.explore.scenario import Scenario
 from labkit.explore.search import explore
-from labkit.explore.sqlworld import SqlWorld
-from labkit.explore.world import TaskWorld
-from labkit.runs import Moment, Run, database_view
 
 SHARE_OF_SECONDS = 0.8
 """Of those of a check: a search that is slow ends by itself and says so, before it is taken for one without an end."""
@@ -40,7 +32,6 @@ NOT_THE_SAME = (
     "machine's clock, or on what a module keeps in memory?"
 )
 
-NOT_ALLOWED = "not allowed  <- WRONG"
 TOO_SLOW = (
     "after {:,} runs the time was up, and no law was broken so far. Is the machine busy, or does each run go on and "
     "on? check(…, seconds=60) waits longer."
@@ -147,7 +138,7 @@ def hunt(settings: Sequence[Setting], seconds: float, answer: Answer) -> list[di
         shown = explore(scenario, setting.surprises, max_seconds=max(0.0, deadline - time.monotonic()))
         if reached and not shown.passed:
             raise NotAttempted
-        failure = None if shown.failure is None else _failure(scenario, shown.failure.schedule, answer)
+        failure = None if shown.failure is None else failure_of(scenario, shown.failure.schedule, answer)
         trouble = "" if shown.passed or failure else f"{shown.summary}."
         if shown.cut_short.startswith("stopped after"):
             trouble = TOO_SLOW.format(shown.schedules)
@@ -196,72 +187,3 @@ def _of_each_life(answer: Answer, parcel: bytes, reached: list[bool]) -> Answer:
             raise
 
     return own
-
-
-def _failure(scenario: Scenario, schedule: Schedule, answer: Answer) -> dict[str, Any] | None:
-    """Play the smallest failing schedule once more and keep what there was to see; None where it fails no more."""
-    try:
-        played, steps, errors = _watched(scenario, schedule)
-    except ScheduleMismatch:
-        return None
-    if not played.law:
-        return None
-    law = scenario.laws.get(played.law)
-    return {
-        "law": played.law,
-        "states": "Every run ends." if law is None else _sentence(law),
-        "how": f"{shortened(played.how).removesuffix('.')}.{ending(played, errors, answer)}",
-        "surprises": [one.choice.replace("_", " ") for one in schedule],
-        "steps": [vars(step) for step in _until_stopped(steps, played)],
-        "remotes": bool(getattr(scenario, "remotes", None)),
-        "real": [operation_id for _, operation_id in getattr(scenario, "applied", ())],
-        "capsule": capsule_of(scenario, played).to_json(),
-    }
-
-
-def as_steps(scenario: Scenario, schedule: Schedule) -> list[Step]:
-    """Play a schedule and return what there was to see at every crossing, and at the end."""
-    return _watched(scenario, schedule)[1]
-
-
-def _watched(scenario: Scenario, schedule: Schedule) -> tuple[Played, list[Step], Errors]:
-    with closing(scenario.open()) as world:
-        played, seen = world.watch(schedule, "")
-        moments = seen.moments if isinstance(seen, Run) else seen
-        steps = [_step(moment) for moment in moments]
-        if isinstance(seen, Run):
-            steps = _with_ends(steps, world.ends if isinstance(world, TaskWorld) else [])
-            steps.append(Step("", "the end", "", database_view(seen.task), dict(seen.effects)))
-        elif isinstance(world, SqlWorld):
-            database, ledger = world.last_look()
-            steps.append(Step("", "the end", "", database, dict(ledger)))
-        errors = world.record().errors if isinstance(world, TaskWorld | SqlWorld) else ()
-        return played, steps, tuple(errors.items() if isinstance(errors, Mapping) else errors)
-
-
-def _with_ends(steps: list[Step], ends: Sequence[tuple[int, str, BaseException]]) -> list[Step]:
-    """Add a step wherever a worker ended with an error; what was not allowed is told as the call that it was."""
-    told = list(steps)
-    for place, worker, error in reversed(ends):
-        before = steps[place - 1]
-        point = (error.call if isinstance(error, NotAllowed) else "") or f"end {worker}"
-        believes = NOT_ALLOWED if isinstance(error, NotAllowed) else type(error).__name__
-        told.insert(place, Step(worker, point, believes, before.database, before.ledger))
-    return told
-
-
-def _until_stopped(steps: list[Step], played: Played) -> list[Step]:
-    """The steps up to the call that was not allowed, if that is what broke the law: what follows explains nothing."""
-    worker = played.how.partition(" ")[0]
-    stops = (n for n, one in enumerate(steps, start=1) if one.believes == NOT_ALLOWED and one.worker == worker)
-    return steps[: next(stops, None)]
-
-
-def _step(moment: Moment) -> Step:
-    return Step(
-        moment.worker, moment.point, moment.believes, moment.database, dict(moment.ledger), moment.fault, moment.broken
-    )
-
-
-def _sentence(law: Callable[..., str]) -> str:
-    return (inspect.getdoc(law) or law.__name__).split("\n")[0]

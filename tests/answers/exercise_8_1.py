@@ -111,7 +111,7 @@ def return_forgotten(db, task_id, token, message):
             db.execute(POST, {"task_id": task_id, **message})
 
 
-@wrong("8.1", "The law that broke, no_worker_breaks:", "ended with IntegrityError")
+@wrong("8.1", "The law that broke, keeps_to_the_tables:", "ended with IntegrityError")
 def the_lease_stays(db, task_id, token, message):
     with db:
         sql = "UPDATE tasks SET state = 'succeeded', version = version + 1"
@@ -150,7 +150,7 @@ def says_nothing_where_it_is_not_its_own(db, task_id, token, message):
     return both_in_one(db, task_id, token, message) or None
 
 
-@wrong("8.1", "The law that broke, no_worker_breaks:", "1 surprise (pause)", "worker-2 ended with IntegrityError")
+@wrong("8.1", "The law that broke, keeps_to_the_tables:", "1 surprise (pause)", "worker-2 ended with IntegrityError")
 def the_message_first_and_again(db, task_id, token, message):
     with db:
         db.execute(POST, {"task_id": task_id, **message})
@@ -170,3 +170,18 @@ def a_time_of_its_own(db, task_id, token, message):
 @wrong("8.1", "Another task", GIVEN, "whose task_id is task-1, not task-2")
 def always_the_same_task(db, task_id, token, message):
     return both_in_one(db, task_id, token, message | {"task_id": "task-1"})
+
+
+@wrong(
+    "8.1",
+    "The law that broke, no_worker_breaks:",
+    "OperationalError: no such column: task_id",
+    "end worker-1",
+    "Names of tables and columns stand in labkit/schema.sql",
+)
+def a_column_that_is_not_there(db, task_id, token, message):
+    with db:
+        ended = db.execute(f"{END} WHERE task_id = ? AND state = 'running' AND lease_token = ?", (task_id, token))
+        if ended.rowcount == 1:
+            db.execute(POST, {"task_id": task_id, **message})
+    return ended.rowcount == 1

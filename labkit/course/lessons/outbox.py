@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from labkit.course.exercises import Exercise
-from labkit.course.hints import GUARDS, LEFT_OPEN, NOT_SAID, RAISES, TOKEN, VERSION, YES_OR_NO
+from labkit.course.hints import BREAKS, GUARDS, LEFT_OPEN, NOT_SAID, RAISES, TOKEN, VERSION, YES_OR_NO
 from labkit.course.laws import (
     asked,
     first_yes,
+    keeps_to_the_tables,
     leaves_nothing_open,
     raises_nothing,
     refusals,
@@ -62,7 +63,7 @@ def ends_and_tells(answer: Answer) -> Scenario:
     def prepare(db: Any) -> None:
         db.execute("INSERT INTO tasks (id, kind) VALUES (?, 'refund')", (TASK,))
 
-    calling = (no_worker_breaks, raises_nothing, leaves_nothing_open, tokens_only_grow)
+    calling = (keeps_to_the_tables, no_worker_breaks, raises_nothing, leaves_nothing_open, tokens_only_grow)
     announced = (announces_only_what_happened, every_end_is_announced, announced_as_given)
     laws = named(*calling, *announced, *WORKER_LAWS, yes_means("finish", State.SUCCEEDED), says_yes_or_no)
     return BenchScenario(works, prepare, laws, 1, frozenset({"crash", "pause"}))
@@ -183,7 +184,8 @@ EXERCISES = (
                 "says_yes_or_no": YES_OR_NO,
                 "says_what_it_did": NOT_SAID,
                 "settled_in_the_end": "The task never ends. Does your UPDATE match the row, and is it committed?",
-                "no_worker_breaks": "The outbox takes each message_id once; and an ended task has no lease.",
+                "keeps_to_the_tables": "The outbox takes each message_id once; and an ended task has no lease.",
+                "no_worker_breaks": BREAKS,
             },
         ),
         (

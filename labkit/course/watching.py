@@ -1,0 +1,91 @@
+"""Plays a failing schedule once more, and keeps what there was to see: the steps of its story."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
+from typing import Any
+
+from labkit.course.endings import Errors, ending
+from labkit.course.hearing import NotAllowed
+from labkit.course.story import Step
+from labkit.course.submission import shortened
+from labkit.explore.capsule import capsule_of
+from labkit.explore.choices import Schedule, ScheduleMismatch
+from labkit.explore.scenario import Played, Scenario
+from labkit.explore.sqlworld import SqlWorld
+from labkit.explore.world import TaskWorld
+from labkit.runs import Moment, Run, database_view
+
+NOT_ALLOWED = "not allowed  <- WRONG"
+
+
+def failure_of(scenario: Scenario, schedule: Schedule, answer: Callable[..., Any]) -> dict[str, Any] | None:
+    """Play the smallest failing schedule once more and keep what there was to see; None where it fails no more."""
+    try:
+        played, steps, errors = _watched(scenario, schedule)
+    except ScheduleMismatch:
+        return None
+    if not played.law:
+        return None
+    law = scenario.laws.get(played.law)
+    return {
+        "law": played.law,
+        "states": "Every run ends." if law is None else _sentence(law),
+        "how": f"{shortened(played.how).removesuffix('.')}.{ending(played, errors, answer)}",
+        "surprises": [one.choice.replace("_", " ") for one in schedule],
+        "steps": [vars(step) for step in _until_stopped(steps, played)],
+        "remotes": bool(getattr(scenario, "remotes", None)),
+        "real": [operation_id for _, operation_id in getattr(scenario, "applied", ())],
+        "capsule": capsule_of(scenario, played).to_json(),
+    }
+
+
+def as_steps(scenario: Scenario, schedule: Schedule) -> list[Step]:
+    """Play a schedule and return what there was to see at every crossing, and at the end."""
+    return _watched(scenario, schedule)[1]
+
+
+def _watched(scenario: Scenario, schedule: Schedule) -> tuple[Played, list[Step], Errors]:
+    with closing(scenario.open()) as world:
+        played, seen = world.watch(schedule, "")
+        moments = seen.moments if isinstance(seen, Run) else seen
+        steps = [_step(moment) for moment in moments]
+        if isinstance(world, TaskWorld | SqlWorld):
+            steps = _with_ends(steps, world.ends)
+        if isinstance(seen, Run):
+            steps.append(Step("", "the end", "", database_view(seen.task), dict(seen.effects)))
+        elif isinstance(world, SqlWorld):
+            database, ledger = world.last_look()
+            steps.append(Step("", "the end", "", database, dict(ledger)))
+        errors = world.record().errors if isinstance(world, TaskWorld | SqlWorld) else ()
+        return played, steps, tuple(errors.items() if isinstance(errors, Mapping) else errors)
+
+
+def _with_ends(steps: list[Step], ends: Sequence[tuple[int, str, BaseException]]) -> list[Step]:
+    """Add a step wherever a worker ended with an error; what was not allowed is told as the call that it was."""
+    told = list(steps)
+    for place, worker, error in reversed(ends):
+        before = steps[max(place - 1, 0)] if steps else Step("", "", "", "", {})
+        point = (error.call if isinstance(error, NotAllowed) else "") or f"end {worker}"
+        believes = NOT_ALLOWED if isinstance(error, NotAllowed) else shortened(f"{type(error).__name__}: {error}")
+        told.insert(place, Step(worker, point, believes, before.database, before.ledger))
+    return told
+
+
+def _until_stopped(steps: list[Step], played: Played) -> list[Step]:
+    """The steps up to the call that was not allowed, if that is what broke the law: what follows explains nothing."""
+    worker = played.how.partition(" ")[0]
+    stops = (n for n, one in enumerate(steps, start=1) if one.believes == NOT_ALLOWED and one.worker == worker)
+    return steps[: next(stops, None)]
+
+
+def _step(moment: Moment) -> Step:
+    return Step(
+        moment.worker, moment.point, moment.believes, moment.database, dict(moment.ledger), moment.fault, moment.broken
+    )
+
+
+def _sentence(law: Callable[..., str]) -> str:
+    return (inspect.getdoc(law) or law.__name__).split("\n")[0]

@@ -107,7 +107,7 @@ def test_the_story_of_a_check_shows_where_a_worker_ended_with_an_error(tmp_path:
     assert trial is not None
     assert trial.story is not None
     ends = [row[2] for row in trial.story.rows if row[1] == "end worker-1"]
-    assert ends == ["KeyError"]
+    assert ends == ["KeyError: 'refund'"]
 
 
 def takes_a_lost_answer_for_a_no(remote: Any) -> Capabilities:

@@ -72,6 +72,7 @@ def forbidden(home: Path) -> dict[str, object]:
     """As a user without rights: root may write everywhere."""
     journal.note("why", "0.1", answer="before")
     report()
+    home.as_uri()  # as `report` does there: some Pythons load what that takes now, and from where nobody may read
     home.chmod(0o555)
     if os.getuid() == 0:
         os.seteuid(NOBODY)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from labkit.errors import NotSent
-from labkit.explore.bench import Bench, outbox_due
+from labkit.explore.bench import SAID, Bench, outbox_due
 from labkit.explore.benchworld import BenchScenario
 from labkit.explore.row_laws import (
     CLAIM_LAWS,
@@ -339,6 +339,27 @@ def test_the_smallest_failing_run_can_be_shown_with_its_three_views() -> None:
     assert shown[-1] == ("worker-3", "returns None", "succeeded v5: refund done", {"task-1/refund": 1}, "")
     (marked,) = (one for one in moments if one.broken)
     assert (marked.worker, marked.database) == ("worker-1", "running v4: refund done")
+
+
+@pytest.mark.parametrize(
+    ("said", "result", "told"),
+    [
+        (True, None, "the call returned True"),
+        (None, None, "the call returned None"),
+        ([1], None, "the call"),
+        (True, 5, "returns 5"),
+    ],
+)
+def test_a_worker_that_returns_nothing_of_its_own_tells_what_the_function_that_is_tried_returned(
+    said: object, result: object, told: str
+) -> None:
+    def calls(db: Any, bench: Bench) -> object:
+        bench.say(SAID, said)
+        return result
+
+    with closing(BenchScenario(calls, lambda db: None, {}, 1, frozenset(), due=None).open()) as world:
+        _, moments = world.watch((), "")
+    assert moments[-1].believes == told
 
 
 # workers that break one after the other

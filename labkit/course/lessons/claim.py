@@ -130,6 +130,19 @@ def one_step_each(run: SqlRun) -> str:
     return ""
 
 
+HINTS = {
+    "leaves_nothing_open": LEFT_OPEN,
+    "no_worker_breaks": RAISES,
+    "raises_nothing": RAISES,
+    "each_call_says_what_it_did": THIS_CALL,
+    "what_fits_is_granted": FITS,
+    "says_what_it_did": NOT_SAID,
+    "says_yes_or_no": YES_OR_NO,
+    "must_be_refused": GUARDS,
+    "leaves_others_alone": WHOSE,
+    "every_change_has_its_version": VERSION,
+}
+
 EXERCISES = (
     Exercise(
         "2.1",
@@ -141,22 +154,13 @@ EXERCISES = (
                 Setting("versions that do not fit", not_at_that(QUEUED, 3, (1, 2, 4))),
                 Setting("a task that is not queued", in_another_state(State.QUEUED)),
             ),
-            {
-                "leaves_nothing_open": LEFT_OPEN,
-                "no_worker_breaks": RAISES,
-                "raises_nothing": RAISES,
+            HINTS
+            | {
                 "claims_at_once": "A crash falls between two commits. State, version and lease belong into one UPDATE.",
-                "each_call_says_what_it_did": THIS_CALL,
                 "one_says_yes": BOTH_YES,
                 "every_holder_has_a_new_token": NEW_TOKEN,
                 "only_the_current_token": BOTH_YES,
                 "keeps_to_the_tables": TABLES,
-                "what_fits_is_granted": FITS,
-                "says_what_it_did": NOT_SAID,
-                "says_yes_or_no": YES_OR_NO,
-                "must_be_refused": GUARDS,
-                "leaves_others_alone": WHOSE,
-                "every_change_has_its_version": VERSION,
             },
         ),
         (
@@ -175,18 +179,9 @@ EXERCISES = (
                 Setting("the task has moved on", not_at_that(RUNNING, 5, (2, 4, 6))),
                 Setting("a task that does not run", in_another_state(State.RUNNING)),
             ),
-            {
-                "leaves_nothing_open": LEFT_OPEN,
-                "no_worker_breaks": RAISES,
-                "raises_nothing": RAISES,
-                "each_call_says_what_it_did": THIS_CALL,
-                "what_fits_is_granted": FITS,
+            HINTS
+            | {
                 "decides_by_what_it_read": "You saw one version; write only onto that one. Do not read again.",
-                "says_what_it_did": NOT_SAID,
-                "says_yes_or_no": YES_OR_NO,
-                "must_be_refused": GUARDS,
-                "leaves_others_alone": WHOSE,
-                "every_change_has_its_version": VERSION,
                 "one_step_each": "SET step = step + 1: whatever the step was, it is one more.",
                 "nothing_else_changes": NOTHING_ELSE,
             },

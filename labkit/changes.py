@@ -10,7 +10,7 @@ from typing import Any
 
 from labkit.database import Database
 from labkit.guards import refusal, updates
-from labkit.records import Announcement, Json, Lease, Task, checked_name, checked_seconds, to_json
+from labkit.records import Announcement, Attempt, Json, Lease, Task, checked_name, checked_seconds, to_json
 from labkit.seams import Boundary, Clock, Point
 from labkit.states import Event, State
 
@@ -41,6 +41,7 @@ class Assumptions:
 class Change:
     """One change in the making: the open transaction and what the conditional UPDATE returned."""
 
+    event: Event
     db: sqlite3.Connection
     params: dict[str, Any]
     state: State
@@ -48,6 +49,7 @@ class Change:
     token: int
     expires_at: float | None
     subject: str
+    attempt: Attempt | None = None
     learned: str = ""
     detail: Json = field(default_factory=dict)
 
@@ -65,6 +67,11 @@ class Change:
                 f"VALUES (:id || '@{self.version}', :id, :topic, :payload, :now)",
                 self.params | message,
             )
+
+    @property
+    def news(self) -> str:
+        """What the worker learned from it."""
+        return self.learned or f"{self.state} v{self.version}, token {self.token}"
 
     def lease(self, worker: str) -> Lease:
         """Return the lease as it is after this change."""
@@ -99,13 +106,13 @@ class Changes:
                 db.execute(first, params)
             change = self._update(db, event, params, sets)
             yield change
-            self._record(change, event)
-        self._cross(event, change)
+            self._record(change)
+        self._cross(change)
 
-    def _cross(self, event: Event, change: Change) -> None:
-        """Let the world in after a commit: a worker can die here."""
-        learned = change.learned or f"{change.state} v{change.version}, token {change.token}"
-        self._boundary(Point(event, change.subject, learned))
+    def _cross(self, *changes: Change) -> None:
+        """Let the world in after the commit of these changes: a worker can die here."""
+        last = changes[-1]
+        self._boundary(Point(last.event, last.subject, "; ".join(one.news for one in changes)))
 
     def _params(self, held: Task | Lease | str) -> dict[str, Any]:
         now = self.clock.now()
@@ -128,10 +135,10 @@ class Changes:
                 ((version, token, expires_at),) = changed
                 subject = params.get("operation_id") or params["id"]
                 params["source_state"] = edge.source
-                return Change(db, params, edge.target, version, token, expires_at, subject)
+                return Change(event, db, params, edge.target, version, token, expires_at, subject)
         raise refusal(db, event, params)
 
-    def _record(self, change: Change, event: Event) -> None:
+    def _record(self, change: Change) -> None:
         detail = {"operation": change.subject} if change.subject != change.params["id"] else {}
         change.db.execute(
             "INSERT INTO events (task_id, at, event, source, target, version, token, worker, detail) "
@@ -139,7 +146,7 @@ class Changes:
             (
                 change.params["id"],
                 change.params["now"],
-                str(event),  # a plain text, which sqlite3 takes as it is
+                str(change.event),  # a plain text, which sqlite3 takes as it is
                 str(change.params["source_state"]),
                 str(change.state),
                 change.version,

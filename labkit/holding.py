@@ -1,32 +1,27 @@
-"""Changes by a worker: acquiring a task, and everything that is done under its lease."""
+"""Changes by a worker that holds a task: everything that is done under its lease."""
 
 from __future__ import annotations
 
 import math
+import sqlite3
 from typing import Any
 
-from labkit.changes import Changes
-from labkit.errors import InvalidInput
-from labkit.records import Announcement, Attempt, Lease, Outcome, Task, checked_name, checked_seconds, known
+from labkit.changes import Change, Changes
+from labkit.errors import ChangeRefused, InvalidInput
+from labkit.records import Announcement, Attempt, Lease, Outcome, Progress, checked_name, checked_seconds, known
 from labkit.retries import Category
-from labkit.states import Event, State
+from labkit.states import HELD_STATES, Event, State
 
 LONGEST_LEASE_SECONDS = 86_400.0
 """A day: of a worker that died nothing but time frees the task."""
 
-_ACQUIRE = "lease_owner = :worker, lease_token = lease_token + 1, lease_expires_at = :now + :lease_seconds"
-_CANDIDATES = {
-    Event.CLAIM: """
-SELECT id, version FROM tasks
-WHERE state = 'queued' AND NOT (cancel_requested AND direction = 'do') AND next_run_at <= :now
-ORDER BY next_run_at, id LIMIT 1""",
-    Event.TAKE_OVER: """
-SELECT id, version FROM tasks
-WHERE state IN ('running', 'uncertain') AND lease_expires_at <= :now
-ORDER BY lease_expires_at, id LIMIT 1""",
-}
 _NEXT_STEP = "step = step + 1, attempts = 0, first_attempt_at = NULL, error_category = NULL"
 _ATTEMPTS_SO_FAR = "SELECT coalesce(max(n), 0) FROM attempts WHERE operation_id = :operation_id"
+_ONE_MORE = "attempts = attempts + 1, first_attempt_at = coalesce(first_attempt_at, :now)"
+_WHAT_FOLLOWS = """
+SELECT cancel_requested AND direction = 'do', direction = 'undo',
+       (SELECT operation_id FROM next_operation WHERE task_id = :id)
+FROM tasks WHERE id = :id"""
 _INTEND = """
 INSERT INTO attempts (operation_id, n, request_id, token, sent_at)
 VALUES (:operation_id, :number, :request_id, :token, :now)"""
@@ -43,67 +38,10 @@ NONE_APPLIED = "UPDATE attempts SET outcome = 'not_applied' WHERE operation_id =
 class HoldingChanges(Changes):
     """What a worker does. Losing a lease shows as `StaleToken`: stop, somebody else goes on."""
 
-    def claim(self, task: Task, worker: str, lease_seconds: float = 30.0) -> Lease:
-        """Take a queued task: of all workers that read this version, one succeeds.
-
-        Args:
-            task: as it was read; its version is the expected one.
-            worker: a name for people; it is never compared.
-            lease_seconds: from now until others may take the task over; a day at the most.
-
-        Returns:
-            The lease, with a new and larger fencing token.
-
-        Raises:
-            ChangeRefused: somebody was faster, it is not due, a cancel is requested, or it is not queued.
-        """
-        return self._acquire(Event.CLAIM, task, worker, lease_seconds)
-
-    def take_over(self, task: Task, worker: str, lease_seconds: float = 30.0) -> Lease:
-        """Take a task whose lease has run out; with an operation in doubt it comes as `uncertain`.
-
-        Arguments, result and errors are those of `claim`. Its old holder may be alive: the new token shuts it out
-        of our rows, but not out of a remote that it is just about to call.
-        """
-        return self._acquire(Event.TAKE_OVER, task, worker, lease_seconds)
-
-    def claim_next(self, worker: str, lease_seconds: float = 30.0) -> Lease | None:
-        """Claim the task that has been due longest, or else take over the one whose lease ran out first.
-
-        Returns:
-            The lease, or None where there is nothing to do now.
-        """
-        params = self._acquiring(worker, lease_seconds) | self._params("")
-        with self._db.read() as db:
-            if all(db.execute(query, params).fetchone() is None for query in _CANDIDATES.values()):
-                return None
-        with self._db.write() as db:
-            for event, query in _CANDIDATES.items():
-                row = db.execute(query, params).fetchone()
-                if row is not None:
-                    params["id"], params["version"] = row
-                    change = self._update(db, event, params, _ACQUIRE)
-                    self._record(change, event)
-                    break
-            else:
-                return None
-        self._cross(event, change)
-        return change.lease(worker)
-
-    def _acquire(self, event: Event, task: Task, worker: str, lease_seconds: float) -> Lease:
-        with self._change(event, task, _ACQUIRE, **self._acquiring(worker, lease_seconds)) as change:
-            pass
-        return change.lease(worker)
-
-    def _acquiring(self, worker: str, lease_seconds: float) -> dict[str, Any]:
-        seconds = checked_seconds("lease_seconds", lease_seconds, most=LONGEST_LEASE_SECONDS)
-        return {"worker": checked_name("worker", worker), "lease_seconds": seconds}
-
     def renew(self, lease: Lease, lease_seconds: float = 30.0) -> Lease:
         """Hold a task for `lease_seconds` from now on, unless the lease has run out already; never for less."""
         sets = "lease_expires_at = max(lease_expires_at, :now + :lease_seconds)"
-        seconds = checked_seconds("lease_seconds", lease_seconds, most=LONGEST_LEASE_SECONDS)
-        with self._change(Event.RENEW, lease, sets, lease_seconds=seconds) as change:
+        with self._change(Event.RENEW, lease, sets, lease_seconds=checked_lease_seconds(lease_seconds)) as change:
             pass
         return change.lease(lease.worker)
 
@@ -137,15 +75,10 @@ class HoldingChanges(Changes):
             params["key_memory"] = checked_seconds("key_memory_seconds", key_memory_seconds, most=math.inf)
         if last_outcome is not None:
             params |= _not_applied(operation_id, last_outcome)
-        sets = "attempts = attempts + 1, first_attempt_at = coalesce(first_attempt_at, :now)"
         first = _LAST_OUTCOME if last_outcome is not None else ""
-        with self._change(Event.INTEND, lease, sets, first, **params) as change:
-            number = change.run(_ATTEMPTS_SO_FAR)[0][0] + 1
-            request = request_id or f"{operation_id}#{number}"
-            change.run(_INTEND, number=number, request_id=request)
-            change.detail = {"request_id": request}
-            change.learned = f"about to send, attempt {number}"
-        return change.lease(lease.worker), Attempt(number, request, change.token, change.params["now"], None)
+        with self._change(Event.INTEND, lease, _ONE_MORE, first, **params) as change:
+            attempt = _sending(change, request_id)
+        return change.lease(lease.worker), attempt
 
     def checkpoint(
         self,
@@ -162,14 +95,63 @@ class HoldingChanges(Changes):
             reference: the remote's own reference for the effect.
             announce: a message to the outbox, in the same transaction.
         """
-        params = {"operation_id": operation_id, "reference": reference, "source": "response", "outcome": "applied"}
-        with self._change(Event.CHECKPOINT, lease, _NEXT_STEP, **params) as change:
-            change.run(_LAST_OUTCOME)
-            change.run(RECORD_RESULT)
-            change.announce(announce)
-            change.detail = {"reference": reference}
-            change.learned = "result on record"
+        with self._db.write() as db:
+            change = self._checkpoint(db, lease, operation_id, reference, announce)
+        self._cross(change)
         return change.lease(lease.worker)
+
+    def advance(
+        self, lease: Lease, operation_id: str, reference: str, announce: Announcement | None = None
+    ) -> Progress:
+        """Checkpoint, and in the same commit whatever follows at once: the next operation's intent, or the end.
+
+        Fewer commits, and no promise less: an intent is still committed before its sending, and a result after it.
+        Arguments and errors are those of `checkpoint`.
+
+        Returns:
+            How far the task has come. An intent that is refused, as after a cancel, leaves the checkpoint as it is:
+            then there is no attempt, and `intend` says why.
+        """
+        with self._db.write() as db:
+            done = self._checkpoint(db, lease, operation_id, reference, announce)
+            follows = self._follow(done, lease.worker)
+        return self._crossed(lease.worker, done, follows)
+
+    def _checkpoint(
+        self, db: sqlite3.Connection, lease: Lease, operation_id: str, reference: str, announce: Announcement | None
+    ) -> Change:
+        params = {"operation_id": operation_id, "reference": reference, "source": "response", "outcome": "applied"}
+        change = self._update(db, Event.CHECKPOINT, self._params(lease) | params, _NEXT_STEP)
+        change.run(_LAST_OUTCOME)
+        change.run(RECORD_RESULT)
+        change.announce(announce)
+        change.detail = {"reference": reference}
+        change.learned = "result on record"
+        self._record(change)
+        return change
+
+    def _follow(self, change: Change, worker: str) -> Change | None:
+        """Make the change that needs nothing from outside after this one, if there is one, in its transaction."""
+        stopping, undoing, operation_id = change.run(_WHAT_FOLLOWS)[0]
+        if stopping or change.state is not State.RUNNING:
+            return None
+        event, sets, params = Event.INTEND, _ONE_MORE, {"operation_id": operation_id, "key_memory": None}
+        if operation_id is None:
+            event, sets, params = Event.COMPENSATED if undoing else Event.SUCCEED, "", {}
+        try:
+            follows = self._update(change.db, event, self._params(change.lease(worker)) | params, sets)
+        except ChangeRefused:  # it wants an approval, say; the change before stands
+            return None
+        if operation_id is not None:
+            follows.attempt = _sending(follows, None)
+        self._record(follows)
+        return follows
+
+    def _crossed(self, worker: str, first: Change, follows: Change | None) -> Progress:
+        last = follows or first
+        self._cross(*filter(None, (first, follows)))
+        sending = None if last.attempt is None else last.subject
+        return Progress(last.state, last.lease(worker) if last.state in HELD_STATES else None, sending, last.attempt)
 
     def retry_later(
         self, lease: Lease, operation_id: str, outcome: Outcome, category: Category, next_run_at: float
@@ -263,6 +245,21 @@ class HoldingChanges(Changes):
         with self._change(Event.COMPENSATED, lease) as change:
             change.announce(announce)
         return change.state
+
+
+def checked_lease_seconds(value: float) -> float:
+    """Return `value` if a lease may last so long: from 0 to a day."""
+    return checked_seconds("lease_seconds", value, most=LONGEST_LEASE_SECONDS)
+
+
+def _sending(change: Change, request_id: str | None) -> Attempt:
+    """Write the row of the attempt whose intent this change is."""
+    number = change.run(_ATTEMPTS_SO_FAR)[0][0] + 1
+    request = request_id or f"{change.subject}#{number}"
+    change.run(_INTEND, number=number, request_id=request)
+    change.detail = {"request_id": request}
+    change.learned = f"about to send, attempt {number}"
+    return Attempt(number, request, change.token, change.params["now"], None)
 
 
 def _not_applied(operation_id: str | None, outcome: Outcome) -> dict[str, Any]:

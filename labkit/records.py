@@ -153,6 +153,20 @@ class Lease:
 
 
 @dataclass(frozen=True)
+class Progress:
+    """How far several changes in one commit have carried a task.
+
+    `lease` is None once the task has ended. `operation_id` and `attempt` are what to send now, its intent being on
+    record; both are None where there is nothing to send.
+    """
+
+    state: State
+    lease: Lease | None
+    operation_id: str | None
+    attempt: Attempt | None
+
+
+@dataclass(frozen=True)
 class Entry:
     """One line of a task's append-only history."""
 

@@ -14,11 +14,11 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any
 
+from labkit.acquiring import AcquiringChanges
 from labkit.changes import Assumptions
 from labkit.database import Database, Schema, Synchronous
 from labkit.deciding import DecidingChanges
 from labkit.errors import InvalidInput, TaskExists, UnknownTask
-from labkit.holding import HoldingChanges
 from labkit.records import (
     Attempt,
     Entry,
@@ -48,7 +48,7 @@ _ATTEMPTS = (
 )
 
 
-class TaskStore(HoldingChanges, DecidingChanges):
+class TaskStore(AcquiringChanges, DecidingChanges):
     """Tasks in one SQLite file.
 
     Args:
@@ -114,9 +114,10 @@ class TaskStore(HoldingChanges, DecidingChanges):
                 )
             else:
                 self._same_task(db, task_id, kind, rows)
+            (task,) = _tasks(db, "id = ?", task_id)
         if created:
             self._boundary(Point("enqueue", task_id, "queued v1, token 0"))
-        return self.get(task_id)
+        return task
 
     def _same_task(self, db: sqlite3.Connection, task_id: str, kind: str, rows: list[tuple[Any, ...]]) -> None:
         (found_kind,) = db.execute("SELECT kind FROM tasks WHERE id = ?", (task_id,)).fetchone()
@@ -138,10 +139,8 @@ class TaskStore(HoldingChanges, DecidingChanges):
         return found[0]
 
     def _read(self, where: str, *values: object) -> list[Task]:
-        """Read tasks whole: a task without its operations would hide a doubt."""
         with self._db.read() as db:
-            rows = db.execute(f"SELECT * FROM tasks WHERE {where}", values).fetchall()
-            return [task_from_row(row, _operations(db, row[0])) for row in rows]
+            return _tasks(db, where, *values)
 
     def tasks(self, state: State | None = None) -> list[Task]:
         """Read all tasks, or those in one state, by id."""
@@ -233,6 +232,12 @@ class TaskStore(HoldingChanges, DecidingChanges):
 
 
 _PLAN = "operation_id, task_id, name, position, remote, request, undo_request, needs_approval"
+
+
+def _tasks(db: sqlite3.Connection, where: str, *values: object) -> list[Task]:
+    """Read tasks whole: a task without its operations would hide a doubt."""
+    rows = db.execute(f"SELECT * FROM tasks WHERE {where}", values).fetchall()
+    return [task_from_row(row, _operations(db, row[0])) for row in rows]
 
 
 def _operations(db: sqlite3.Connection, task_id: str) -> tuple[Operation, ...]:

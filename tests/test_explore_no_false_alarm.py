@@ -15,8 +15,13 @@ from labkit.explore.exploration import Exploration
 from labkit.explore.programs import LabWorker
 from labkit.explore.search import explore
 from labkit.explore.world import ALL_SURPRISES, TaskScenario
+from labkit.policies import POLICIES
 from labkit.remote import Capabilities
 from labkit.retries import Budget
+from labkit.states import State
+from labkit.store import TaskStore
+from labkit.wire import Remote
+from labkit.worker import Worker
 
 EVERYTHING = ALL_SURPRISES | {CANCEL, ARRIVE}
 CAPABILITIES: Mapping[str, Capabilities] = {
@@ -101,6 +106,21 @@ def test_three_operations_raise_no_alarm_in_a_sample_of_all_schedules_with_two_s
             assert played.verdict in ("exactly once", "stopped clean")
     finally:
         world.close()
+
+
+def sharing(task_id: str, store: TaskStore, remotes: Mapping[str, Remote], name: str = "worker-1") -> State:
+    worker = Worker(store, remotes, POLICIES["by_capability"], name, talks=False, shares_commits=True)
+    return worker.run(task_id)
+
+
+@everywhere
+def test_a_worker_that_shares_commits_raises_no_alarm(can: str) -> None:
+    assert_no_alarm(explore(replace(one_at(can), program=sharing), 2))
+
+
+@pytest.mark.drill
+def test_three_operations_raise_no_alarm_with_shared_commits() -> None:
+    assert_no_alarm(explore(replace(THREE, program=sharing), 2))
 
 
 @pytest.mark.parametrize(("can", "policy"), [(can, policy) for can, policies in RIGHT.items() for policy in policies])

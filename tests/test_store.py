@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from stage import FIRST, ID, LEASE_SECONDS, PLAN, SECOND, Stage
 
+from labkit.acquiring import _CANDIDATES
 from labkit.errors import InvalidInput, SimulatedCrash, StaleVersion, TaskExists, UnknownTask
-from labkit.holding import _CANDIDATES
 from labkit.records import Announcement, Message, OutboxMessage, Outcome, PlannedOperation, Task
 from labkit.retries import Budget, Category
 from labkit.seams import ManualClock, Point, crash_at

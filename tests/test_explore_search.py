@@ -169,7 +169,7 @@ def test_a_clean_result_states_its_bounds_and_what_happened():
 def test_a_failure_names_the_law_and_each_surprise_with_its_place_counted_from_1():
     found = explore(Walk(4, bad=(Surprise(1, CRASH), Surprise(2, SWITCH))), 2)
     assert str(found) == (
-        "schedule 22 of 2 workers with up to 2 surprises breaks a law, and no smaller one does\n"
+        "schedule 22 (2 workers with up to 2 surprises) breaks a law, and no smaller one does\n"
         "the smallest failure: no_bad_walk: it went astray\n"
         "  step 2: worker-1, point 1: crash\n"
         "  step 3: worker-1, point 2: switch to worker-2\n"
@@ -541,7 +541,7 @@ def test_a_mismatch_travels_with_its_fields():
 # --- the same words everywhere ------------------------------------------------------------------------------
 
 TASK_TEXT = """\
-schedule 5 of 1 worker with up to 2 surprises breaks a law, and no smaller one does
+schedule 5 (1 worker with up to 2 surprises) breaks a law, and no smaller one does
 the smallest failure: success_means_done: the task succeeded, but the ledger shows no task-1/refund
   step 3: worker-1, intend task-1/refund: crash
 verdicts: 4 exactly once, 1 lost

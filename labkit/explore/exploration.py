@@ -96,7 +96,7 @@ class Exploration:
             return f"{self.broken:,} of all {ran} of {self.scope} {'breaks' if self.broken == 1 else 'break'} a law"
         if not self.failure.schedule:
             return "the quiet run breaks a law, without any surprise"
-        return f"schedule {self.schedules:,} of {self.scope} breaks a law, and no smaller one does"
+        return f"schedule {self.schedules:,} ({self.scope}) breaks a law, and no smaller one does"
 
     @property
     def never(self) -> tuple[str, ...]:

@@ -51,7 +51,7 @@ class Line:
         label: for people.
         contender: module and class.
         cycles: of one round and process.
-        beside: the label of ours that is compared with it.
+        beside: the labels of ours that are compared with it, each in a line.
         goal: how many times as fast ours should be.
         by_syncs: compare syncs a second, not cycles a second.
         most_processes: how many can share the files.
@@ -60,7 +60,7 @@ class Line:
     label: str
     contender: str
     cycles: int
-    beside: str = ""
+    beside: tuple[str, ...] = ()
     goal: float | None = None
     by_syncs: bool = False
     most_processes: int = 2
@@ -70,22 +70,26 @@ CYCLE = "store: claim, intend, checkpoint, finish"
 NORMAL = "store: the same, synchronous=NORMAL"
 ONE_STEP = "store: enqueue + the cycle"
 THREE_STEPS = "store: enqueue + 3 operations"
+SHARED = "store: enqueue + the cycle, 3 commits"
+SHARED_STEPS = "store: enqueue + 3 operations, 5 commits"
 LINES = (
     Line(CYCLE, "contenders:Cycle", 12),
     Line(NORMAL, "contenders:CycleAtNormal", 12),
     Line(ONE_STEP, "contenders:EnqueueAndCycle", 12),
+    Line(SHARED, "contenders:EnqueueAndShared", 12),
     Line(THREE_STEPS, "contenders:EnqueueAndThreeSteps", 6),
-    Line("raw: 4 commits of one small row", "contenders:RawCommits", 12, CYCLE, 0.85),
-    Line("the cycle's statements, plain sqlite3", "contenders:SameStatements", 12, CYCLE, most_processes=1),
-    Line("huey: enqueue, dequeue, result", "queues:Huey", 12, CYCLE, 0.9, by_syncs=True),
-    Line("persist-queue: put, get, ack", "queues:PersistQueue", 12, CYCLE, 0.9, by_syncs=True),
-    Line("litequeue: put, pop, done", "queues:LiteQueue", 12, CYCLE, by_syncs=True),
-    Line("litequeue, as it comes", "queues:LiteQueueAsItComes", 12, NORMAL),
-    Line("DBOS: workflow of 1 step", "engines:Dbos", 6, ONE_STEP, 5.0),
-    Line("DBOS: workflow of 3 steps", "engines:DbosThreeSteps", 4, THREE_STEPS),
-    Line("DBOS: 1 step, its own journal mode", "engines:DbosRollback", 4, ONE_STEP),
-    Line("LangGraph: 1 node", "engines:LangGraph", 4, ONE_STEP),
-    Line("LangGraph: 3 nodes", "engines:LangGraphThreeNodes", 4, THREE_STEPS, 4.0),
+    Line(SHARED_STEPS, "contenders:EnqueueAndSharedThreeSteps", 6),
+    Line("raw: 4 commits of one small row", "contenders:RawCommits", 12, (CYCLE,), 0.85),
+    Line("the cycle's statements, plain sqlite3", "contenders:SameStatements", 12, (CYCLE,), most_processes=1),
+    Line("huey: enqueue, dequeue, result", "queues:Huey", 12, (CYCLE, SHARED), 0.9, by_syncs=True),
+    Line("persist-queue: put, get, ack", "queues:PersistQueue", 12, (CYCLE, SHARED), 0.9, by_syncs=True),
+    Line("litequeue: put, pop, done", "queues:LiteQueue", 12, (CYCLE, SHARED), by_syncs=True),
+    Line("litequeue, as it comes", "queues:LiteQueueAsItComes", 12, (NORMAL,)),
+    Line("DBOS: workflow of 1 step", "engines:Dbos", 6, (ONE_STEP, SHARED), 5.0),
+    Line("DBOS: workflow of 3 steps", "engines:DbosThreeSteps", 4, (THREE_STEPS, SHARED_STEPS)),
+    Line("DBOS: 1 step, its own journal mode", "engines:DbosRollback", 4, (ONE_STEP, SHARED)),
+    Line("LangGraph: 1 node", "engines:LangGraph", 4, (ONE_STEP, SHARED)),
+    Line("LangGraph: 3 nodes", "engines:LangGraphThreeNodes", 4, (THREE_STEPS, SHARED_STEPS), 4.0),
 )
 
 
@@ -101,7 +105,7 @@ def show(
     goal: str = "",
 ) -> None:
     cost = f"{syncs:>5} {wall:>7} {processor:>7}"
-    print(f"{what:40} {settings:12} {cost}  {figures:31} {ours:23} {bounds:14} {goal}".rstrip(), flush=True)
+    print(f"{what:42} {settings:12} {cost}  {figures:31} {ours:23} {bounds:14} {goal}".rstrip(), flush=True)
 
 
 def spread(figures: list[float], unit: str, digits: int = 0) -> str:
@@ -166,30 +170,35 @@ def cycles(title: str, processes: int, syncs: dict[str, float | None], place: Pa
             if one.crew is None:
                 show(one.line.label, figures=f"not available: {one.trouble}")
             else:
-                ours = by_label[one.line.beside] if one.line.beside else None
-                show_cycle(one, ours if ours and ours.crew else None, one.crew.durability, syncs, place is None)
+                ours = [by_label[label] for label in one.line.beside if by_label[label].crew is not None]
+                show_cycle(one, ours, one.crew.durability, syncs, place is None)
 
 
 def show_cycle(
-    one: Measured, ours: Measured | None, durability: str, syncs: dict[str, float | None], durable: bool
+    one: Measured, ours: list[Measured], durability: str, syncs: dict[str, float | None], durable: bool
 ) -> None:
-    line, here = one.line, syncs.get(one.line.label)
-    goal = "" if line.goal is None or not durable else f">= {line.goal:g}"
-    beside = bounds = ""
-    if ours is not None:
-        weight, there = 1.0, syncs.get(ours.line.label)
-        if line.by_syncs and here and there:
-            weight = there / here
-            goal += " by syncs"
-        elif line.by_syncs:
-            goal += " by cycles (syncs were not counted)"
-        beside = times(ours.rates, one.rates, weight)
-        by_syncs = f"{weight * here / there:.2f}" if here is not None and there else "?"
-        by_processor = weight * statistics.median(one.processor_ms) / statistics.median(ours.processor_ms)
-        bounds = f"{by_syncs} | {by_processor:.2f}"
+    here = syncs.get(one.line.label)
+    beside = [compared(one, other, syncs, durable) for other in ours] or [("", "", "")]
     counted = "?" if here is None else f"{here:.1f}"
     wall, processor = (f"{statistics.median(figures):.2f}" for figures in (one.wall_ms, one.processor_ms))
-    show(line.label, durability, counted, wall, processor, spread(one.rates, "/s"), beside, bounds, goal.strip())
+    show(one.line.label, durability, counted, wall, processor, spread(one.rates, "/s"), *beside[0])
+    for other, figures in zip(ours[1:], beside[1:], strict=True):
+        show(f"  beside {other.line.label}", "", "", "", "", "", *figures)
+
+
+def compared(one: Measured, ours: Measured, syncs: dict[str, float | None], durable: bool) -> tuple[str, str, str]:
+    """How many times as fast ours is, what that would be by syncs and by the processor alone, and the goal."""
+    line, here, there = one.line, syncs.get(one.line.label), syncs.get(ours.line.label)
+    goal = "" if line.goal is None or not durable else f">= {line.goal:g}"
+    weight = 1.0
+    if line.by_syncs and here and there:
+        weight = there / here
+        goal += " by syncs"
+    elif line.by_syncs:
+        goal += " by cycles (syncs were not counted)"
+    by_syncs = f"{weight * here / there:.2f}" if here is not None and there else "?"
+    by_processor = weight * statistics.median(one.processor_ms) / statistics.median(ours.processor_ms)
+    return times(ours.rates, one.rates, weight), f"{by_syncs} | {by_processor:.2f}", goal.strip()
 
 
 def count_syncs() -> dict[str, float | None]:

@@ -86,6 +86,29 @@ class EnqueueAndThreeSteps(EnqueueAndCycle):
     steps = 3
 
 
+class EnqueueAndShared(EnqueueAndCycle):
+    """Three commits: the task; its claim with the intent; the result with the end."""
+
+    def run(self, cycles: int) -> None:
+        for _ in range(cycles):
+            self.store.enqueue(next(self.ids), planned(self.steps))
+            shared_cycle(self.store)
+
+
+class EnqueueAndSharedThreeSteps(EnqueueAndShared):
+    """A task of three operations: five commits."""
+
+    steps = 3
+
+
+def shared_cycle(store: TaskStore) -> None:
+    progress = next(filter(None, (store.begin_next("worker-1") for _ in range(1000))))
+    while progress.lease is not None:
+        assert progress.operation_id is not None, "nothing stops this task"
+        assert progress.attempt is not None
+        progress = store.advance(progress.lease, progress.operation_id, progress.attempt.request_id)
+
+
 def cycle(store: TaskStore, steps: int = 1) -> None:
     # None: another process took ours, and its own is due by a later clock reading than this one.
     lease = next(filter(None, (store.claim_next("worker-1") for _ in range(1000))))

@@ -23,7 +23,10 @@ from labkit.retries import Category
 from labkit.seams import ManualClock
 from labkit.store import TaskStore
 
-PLAN = (PlannedOperation("refund", "payments", {"amount": 40}, undo_request={"amount": -40}),)
+PLAN = (
+    PlannedOperation("refund", "payments", {"amount": 40}, undo_request={"amount": -40}),
+    PlannedOperation("send_email", "mail", {"text": "We have refunded 40 euros."}),
+)
 WATCHED = (str(Path(labkit.__file__).parent), contextlib.__file__)
 TABLES = {
     "tasks": "id",
@@ -47,15 +50,16 @@ STEPS: dict[str, Step] = {
     ),
     "claim again": lambda store, task, held: store.claim(store.get(task), "worker-3"),
     "intend a third time": lambda store, task, held: store.intend(held, f"{task}/refund")[0],
-    "checkpoint": lambda store, task, held: store.checkpoint(held, f"{task}/refund", "r", Announcement("x", {"a": 1})),
+    "advance": lambda store, task, held: store.advance(held, f"{task}/refund", "r", Announcement("x", {"a": 1})).lease,
+    "checkpoint": lambda store, task, held: store.checkpoint(held, f"{task}/send_email", "m"),
     "fail": lambda store, task, held: store.fail(held, Category.INVALID),
     "relay": lambda store, task, held: store.relay(lambda message: None),
     "compensate": lambda store, task, held: store.compensate(store.get(task), "Ada"),
-    "take the undo": lambda store, task, held: store.claim(store.get(task), "worker-4"),
-    "intend the undo": lambda store, task, held: store.intend(held, f"{task}/refund/undo")[0],
+    "begin the undo": lambda store, task, held: store.begin(store.get(task), "worker-4").lease,
     "lose track of the undo": lambda store, task, held: store.lose_track(held, f"{task}/refund/undo"),
     "ask": lambda store, task, held: store.ask(held, "who knows", 60),
     "answer": lambda store, task, held: store.answer(store.get(task), Answer.APPLIED, "Ada", "r"),
+    "begin_next": lambda store, task, held: store.begin_next("worker-5"),
     "get": lambda store, task, held: store.get(task),
 }
 """One life of a task: each step is taken in turn, with what the step before it gave."""

@@ -43,18 +43,28 @@ Writer = Callable[[Path, str, random.Random, Acknowledge], None]
 
 
 def work(path: Path, worker: str, draw: random.Random, acknowledge: Acknowledge) -> None:
-    """Claim, intend, checkpoint and finish tasks for as long as nobody kills us."""
+    """Claim, intend, checkpoint and finish tasks for as long as nobody kills us, now and then in shared commits."""
     with TaskStore(path) as store:
         for number in range(100_000):
-            lease = store.claim_next(worker, LEASE_SECONDS)
+            lease, sending = acquired(store, worker, draw.random() < 0.5)
             if lease is None:
                 task = store.enqueue(f"{worker}-{number}", PLAN, budget=Budget(1_000_000, 1e9))
                 acknowledge(task.id, "enqueue", 1, 0)
                 continue
             acknowledge(lease.task_id, None, lease.version, lease.token)
             with suppress(StaleToken):  # we were slow, and somebody took over
-                go_on = settle if lease.state is State.UNCERTAIN else finish
-                go_on(store, lease, draw, acknowledge)
+                if lease.state is State.UNCERTAIN:
+                    settle(store, lease, draw, acknowledge)
+                else:
+                    finish(store, lease, sending, draw, acknowledge)
+
+
+def acquired(store: TaskStore, worker: str, shares: bool) -> tuple[Lease | None, str | None]:
+    """The lease of a task, if there is one to be had, and what it is to send, if that is intended already."""
+    if not shares:
+        return store.claim_next(worker, LEASE_SECONDS), None
+    progress = store.begin_next(worker, LEASE_SECONDS)
+    return (None, None) if progress is None else (progress.lease, progress.operation_id)
 
 
 def settle(store: TaskStore, lease: Lease, draw: random.Random, acknowledge: Acknowledge) -> None:
@@ -65,12 +75,13 @@ def settle(store: TaskStore, lease: Lease, draw: random.Random, acknowledge: Ack
     acknowledge(lease.task_id, "settle", lease.version + 1, lease.token)
 
 
-def finish(store: TaskStore, lease: Lease, draw: random.Random, acknowledge: Acknowledge) -> None:
+def finish(store: TaskStore, lease: Lease, sending: str | None, draw: random.Random, acknowledge: Acknowledge) -> None:
     """Carry a task as far as its dice fall: done, put off, failed or in doubt."""
     task = store.get(lease.task_id)
     for operation in task.current[task.step :]:
-        lease, _ = store.intend(lease, operation.id)
-        acknowledge(lease.task_id, "intend", lease.version, lease.token)
+        if operation.id != sending:
+            lease, _ = store.intend(lease, operation.id)
+            acknowledge(lease.task_id, "intend", lease.version, lease.token)
         fate = draw.random()
         if fate < 0.1:
             lease = store.lose_track(lease, operation.id)
@@ -83,6 +94,14 @@ def finish(store: TaskStore, lease: Lease, draw: random.Random, acknowledge: Ack
             store.retry_later(lease, operation.id, Outcome.NOT_SENT, Category.TRANSIENT, store.clock.now())
             return acknowledge(lease.task_id, "retry_later", lease.version + 1, lease.token)
         news = Announcement("news", {"text": "x" * draw.randrange(3000)})
+        if draw.random() < 0.5:
+            progress = store.advance(lease, operation.id, "ref", news)
+            acknowledge(lease.task_id, "checkpoint", lease.version + 1, lease.token)
+            if progress.lease is None:
+                return acknowledge(lease.task_id, "succeed", lease.version + 2, lease.token)
+            lease, sending = progress.lease, progress.operation_id
+            acknowledge(lease.task_id, "intend", lease.version, lease.token)
+            continue
         lease = store.checkpoint(lease, operation.id, "ref", news)
         acknowledge(lease.task_id, "checkpoint", lease.version, lease.token)
     store.succeed(lease)

@@ -63,11 +63,20 @@ def work(database: Database, changes: int) -> Iterator[tuple[object, ...]]:
     for number in range(changes // 4):
         task = store.enqueue(f"task-{number}", (refund,))
         yield task.id, "enqueue", 1
+        news = Announcement("news", {"text": "x" * 40 * number})
+        if number % 2:  # in two commits
+            progress = store.begin(task, "worker-1")
+            assert progress.lease is not None
+            yield task.id, "intend", progress.lease.version
+            store.advance(progress.lease, f"{task.id}/refund", "ref", news)
+            yield task.id, "checkpoint", progress.lease.version + 1
+            yield task.id, "succeed", progress.lease.version + 2
+            continue
         lease = store.claim(task, "worker-1")
         yield task.id, "claim", lease.version
         lease, _ = store.intend(lease, f"{task.id}/refund")
         yield task.id, "intend", lease.version
-        lease = store.checkpoint(lease, f"{task.id}/refund", "ref", Announcement("news", {"text": "x" * 40 * number}))
+        lease = store.checkpoint(lease, f"{task.id}/refund", "ref", news)
         yield task.id, "checkpoint", lease.version
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from labkit.database import Database
+from labkit.errors import InvalidInput
 from labkit.guards import refusal, updates
 from labkit.records import Announcement, Attempt, Json, Lease, Task, checked_name, checked_seconds, to_json
 from labkit.seams import Boundary, Clock, Point
@@ -126,7 +127,9 @@ class Changes:
             return params | {"id": held.task_id, "version": held.version, "token": held.token, "worker": held.worker}
         if isinstance(held, Task):
             return params | {"id": held.id, "version": held.version, "token": None}
-        return params | {"id": held, "version": None, "token": None}
+        if isinstance(held, str):
+            return params | {"id": held, "version": None, "token": None}
+        raise InvalidInput("a task as it was read, or a lease", held)
 
     def _update(self, db: sqlite3.Connection, event: Event, params: dict[str, Any], sets: str) -> Change:
         for edge, sql in updates(event, sets):

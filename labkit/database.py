@@ -218,3 +218,17 @@ class Database:
                     connection.rollback()
                 connection.close()
             self._opened.clear()
+
+
+def opened(path: str | os.PathLike[str] | Database, schema: Schema, synchronous: Synchronous) -> Database:
+    """Open a file, or take one that is open already.
+
+    Raises:
+        InvalidInput: what is open holds something else.
+        StoreError: where it cannot be opened.
+    """
+    if not isinstance(path, Database):
+        return Database(path, schema, synchronous)
+    if path.schema is not schema:
+        raise InvalidInput(f"a file with the tables of {schema.sql_file}", path.schema.sql_file)
+    return path

@@ -7,8 +7,8 @@ from typing import Any
 
 from labkit.changes import Changes
 from labkit.errors import InvalidInput
-from labkit.holding import NONE_APPLIED, RECORD_RESULT
-from labkit.records import Announcement, Lease, Task, checked_name, known
+from labkit.holding import LAST_OUTCOME, NONE_APPLIED, RECORD_RESULT, known_not_applied
+from labkit.records import Announcement, Lease, Outcome, Task, checked_name, checked_text, known
 from labkit.states import Event, State
 
 
@@ -51,6 +51,7 @@ class DecidingChanges(Changes):
         source: str,
         reference: str | None = None,
         announce: Announcement | None = None,
+        last_outcome: Outcome | None = None,
     ) -> State:
         """Record what became of the operation in doubt.
 
@@ -62,6 +63,7 @@ class DecidingChanges(Changes):
             source: where the evidence comes from, such as `status query` or `key`; kept beside the result.
             reference: the remote's own reference; needed where it was applied.
             announce: a message to the outbox, in the same transaction.
+            last_outcome: `not_sent` or `refused`, if that was learned of this holder's last sending.
 
         Returns:
             `queued`, `cancelled` where that was requested, or `awaiting_confirmation` as before.
@@ -71,10 +73,13 @@ class DecidingChanges(Changes):
         params: dict[str, Any] = {
             "operation_id": operation_id,
             "applied": applied,
-            "source": source,
-            "reference": reference,
+            "source": checked_text("source", source),
+            "reference": checked_text("reference", reference),
         }
-        with self._change(Event.SETTLE, held, _SETTLE, **params) as change:
+        if last_outcome is not None:
+            params["outcome"] = known_not_applied(last_outcome)
+        first = LAST_OUTCOME if last_outcome is not None else ""
+        with self._change(Event.SETTLE, held, _SETTLE, first, **params) as change:
             change.run(RECORD_RESULT if applied else NONE_APPLIED)
             change.announce(announce)
             change.detail = {"applied": applied, "source": source, "reference": reference}
@@ -100,7 +105,7 @@ class DecidingChanges(Changes):
             "operation_id": doubt.id if doubt else None,
             "applied": answer is Answer.APPLIED,
             "source": f"person: {who}",
-            "reference": reference or f"said by {who}",
+            "reference": checked_text("reference", reference) or f"said by {who}",
         }
         with self._change(Event.ANSWER, task, _ANSWER, **params) as change:
             if answer is Answer.APPLIED:

@@ -4,6 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from labkit.errors import InvalidInput
+from labkit.records import checked_id
+
+LARGEST_TOKEN = 2**63 - 1
+
 
 @dataclass(frozen=True)
 class Request:
@@ -14,6 +19,26 @@ class Request:
     body: str
     key: str | None = None
     token: int | None = None
+
+    def __post_init__(self) -> None:
+        checked_id("operation id", self.operation_id)
+        checked_id("request id", self.request_id)
+        if self.key is not None:
+            checked_id("idempotency key", self.key)
+        if not isinstance(self.body, str):
+            raise InvalidInput("a body of JSON text", self.body)
+        checked_token(self.token)
+
+
+def checked_token(token: int | None) -> int | None:
+    """Return `token` if it is None or a fencing token: a whole number of 64 bits, not below 0.
+
+    Raises:
+        InvalidInput: for anything else.
+    """
+    if token is not None and (type(token) is not int or not 0 <= token <= LARGEST_TOKEN):
+        raise InvalidInput(f"a fencing token from 0 to {LARGEST_TOKEN}", token)
+    return token
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Changes by a worker that holds a task: everything that is done under its lease."""
+"""Changes under a lease: what the worker that holds a task puts on record from one sending to the next."""
 
 from __future__ import annotations
 
@@ -8,8 +8,16 @@ from typing import Any
 
 from labkit.changes import Change, Changes
 from labkit.errors import ChangeRefused, InvalidInput
-from labkit.records import Announcement, Attempt, Lease, Outcome, Progress, checked_name, checked_seconds, known
-from labkit.retries import Category
+from labkit.records import (
+    Announcement,
+    Attempt,
+    Lease,
+    Outcome,
+    Progress,
+    checked_name,
+    checked_seconds,
+    checked_text,
+)
 from labkit.states import HELD_STATES, Event, State
 
 LONGEST_LEASE_SECONDS = 86_400.0
@@ -25,7 +33,7 @@ FROM tasks WHERE id = :id"""
 _INTEND = """
 INSERT INTO attempts (operation_id, n, request_id, token, sent_at)
 VALUES (:operation_id, :number, :request_id, :token, :now)"""
-_LAST_OUTCOME = """
+LAST_OUTCOME = """
 UPDATE attempts SET outcome = :outcome
 WHERE operation_id = (SELECT operation_id FROM operations WHERE operation_id = :operation_id AND task_id = :id)
   AND n = (SELECT max(n) FROM attempts WHERE operation_id = :operation_id) AND outcome IS NULL AND token = :token"""
@@ -74,8 +82,8 @@ class HoldingChanges(Changes):
         if key_memory_seconds is not None:
             params["key_memory"] = checked_seconds("key_memory_seconds", key_memory_seconds, most=math.inf)
         if last_outcome is not None:
-            params |= _not_applied(operation_id, last_outcome)
-        first = _LAST_OUTCOME if last_outcome is not None else ""
+            params["outcome"] = known_not_applied(last_outcome)
+        first = LAST_OUTCOME if last_outcome is not None else ""
         with self._change(Event.INTEND, lease, _ONE_MORE, first, **params) as change:
             attempt = _sending(change, request_id)
         return change.lease(lease.worker), attempt
@@ -120,9 +128,14 @@ class HoldingChanges(Changes):
     def _checkpoint(
         self, db: sqlite3.Connection, lease: Lease, operation_id: str, reference: str, announce: Announcement | None
     ) -> Change:
-        params = {"operation_id": operation_id, "reference": reference, "source": "response", "outcome": "applied"}
+        params = {
+            "operation_id": operation_id,
+            "reference": checked_text("reference", reference),
+            "source": "response",
+            "outcome": "applied",
+        }
         change = self._update(db, Event.CHECKPOINT, self._params(lease) | params, _NEXT_STEP)
-        change.run(_LAST_OUTCOME)
+        change.run(LAST_OUTCOME)
         change.run(RECORD_RESULT)
         change.announce(announce)
         change.detail = {"reference": reference}
@@ -153,98 +166,12 @@ class HoldingChanges(Changes):
         sending = None if last.attempt is None else last.subject
         return Progress(last.state, last.lease(worker) if last.state in HELD_STATES else None, sending, last.attempt)
 
-    def retry_later(
-        self, lease: Lease, operation_id: str, outcome: Outcome, category: Category, next_run_at: float
-    ) -> State:
-        """Let the task go until `next_run_at`, after a sending that is known not to have been applied.
-
-        Args:
-            lease: of a `running` task.
-            operation_id: the operation that was sent.
-            outcome: `not_sent` or `refused`.
-            category: must be `transient`.
-            next_run_at: seconds of the store's clock; nobody claims the task before.
-        """
-        params = _not_applied(operation_id, outcome) | {
-            "category": known(Category, category),
-            "earliest": checked_seconds("next_run_at", next_run_at, float("-inf")),
-        }
-        sets = "next_run_at = :earliest, error_category = :category"
-        with self._change(Event.RETRY_LATER, lease, sets, _LAST_OUTCOME, **params) as change:
-            change.detail = {"next_run_at": next_run_at, "outcome": outcome}
-            change.learned = f"again at {next_run_at:g}"
-        return change.state
-
     def lose_track(self, lease: Lease, operation_id: str) -> Lease:
         """Put on record that no answer came: the operation is in doubt. The holder keeps its lease."""
         sets = "error_category = 'unconfirmed'"
         with self._change(Event.LOSE_TRACK, lease, sets, operation_id=operation_id) as change:
             change.learned = "outcome unknown"
         return change.lease(lease.worker)
-
-    def ask(
-        self, lease: Lease, reason: str, answer_within_seconds: float, announce: Announcement | None = None
-    ) -> State:
-        """Hand the task to a person: about an operation in doubt, or for an approval that the next step wants.
-
-        Args:
-            lease: of an `uncertain` task (a doubt) or of a `running` one (an approval).
-            reason: why a person must say; kept in the history.
-            answer_within_seconds: until the approval expires, or the doubt counts as overdue.
-            announce: a message to the outbox, in the same transaction.
-        """
-        within = checked_seconds("answer_within_seconds", answer_within_seconds)
-        sets = (
-            "awaiting_for = CASE state WHEN 'uncertain' THEN 'doubt' ELSE 'approval' END, "
-            "awaiting_until = :now + :within"
-        )
-        with self._change(Event.ASK, lease, sets, reason=reason, within=within) as change:
-            change.announce(announce)
-            change.detail = {"reason": reason}
-            change.learned = "a person must say"
-        return change.state
-
-    def succeed(self, lease: Lease, announce: Announcement | None = None) -> State:
-        """End a task all of whose operations have a result."""
-        with self._change(Event.SUCCEED, lease) as change:
-            change.announce(announce)
-        return change.state
-
-    def fail(
-        self,
-        lease: Lease,
-        category: Category,
-        operation_id: str | None = None,
-        outcome: Outcome | None = None,
-        earliest_retry_at: float | None = None,
-        announce: Announcement | None = None,
-    ) -> State:
-        """End a task that cannot succeed: for good (`permission`, `invalid`), or because its budget is spent.
-
-        Args:
-            lease: of a `running` task with nothing in doubt.
-            category: of the last error.
-            operation_id: the operation that was sent last, with
-            outcome: what is known of that sending: `not_sent` or `refused`.
-            earliest_retry_at: when it could be tried again; beyond the budget of time it counts as spent.
-            announce: a message to the outbox, in the same transaction.
-        """
-        params: dict[str, Any] = {"category": known(Category, category), "operation_id": operation_id}
-        if outcome is not None:
-            params |= _not_applied(operation_id, outcome)
-        if earliest_retry_at is not None:
-            params["earliest"] = checked_seconds("earliest_retry_at", earliest_retry_at, float("-inf"))
-        first = _LAST_OUTCOME if outcome is not None else ""
-        with self._change(Event.FAIL, lease, "error_category = :category", first, **params) as change:
-            change.announce(announce)
-            change.detail = {"category": category}
-        return change.state
-
-    def compensated(self, lease: Lease, announce: Announcement | None = None) -> State:
-        """End a task that has made up for everything that can be made up for."""
-        with self._change(Event.COMPENSATED, lease) as change:
-            change.announce(announce)
-        return change.state
 
 
 def checked_lease_seconds(value: float) -> float:
@@ -262,9 +189,8 @@ def _sending(change: Change, request_id: str | None) -> Attempt:
     return Attempt(number, request, change.token, change.params["now"], None)
 
 
-def _not_applied(operation_id: str | None, outcome: Outcome) -> dict[str, Any]:
-    if operation_id is None:
-        raise InvalidInput("the operation that the outcome is of", operation_id)
+def known_not_applied(outcome: Outcome) -> Outcome:
+    """Return `outcome` if it can be learned from one sending: `not_sent` or `refused`."""
     if outcome not in (Outcome.NOT_SENT, Outcome.REFUSED):
         raise InvalidInput("outcome: not_sent or refused", outcome)
-    return {"operation_id": operation_id, "outcome": outcome}
+    return outcome

@@ -128,7 +128,8 @@ def _by_capability(doubt: Doubt) -> Decision:
     if can.idempotency_keys and doubt.may_resend:
         return Resend(can.key_ttl_seconds)
     if not can.status_query:
-        return Ask("the remote can neither deduplicate nor tell")
+        spent = "no resend can follow, and there is no status query"
+        return Ask(spent if can.idempotency_keys else "the remote can neither deduplicate nor tell")
     fencing = can.fencing_tokens and all(attempt.token < doubt.token for attempt in doubt.operation.attempts)
     standing = _look_up(doubt, doubt.token if fencing else None)
     if standing is not None and not standing.found and fencing and not can.query_lag_seconds:

@@ -241,14 +241,34 @@ def _deeper(value: object, levels: int) -> bool:
     return levels < 0 or any(_deeper(one, levels - 1) for one in inner)
 
 
-def checked_name(what: str, value: object) -> str:
-    """Return `value` if it can name something: text of 1 to 200 printable characters.
+MAX_NAME, MAX_ID = 200, 500
+"""Characters of a name that somebody gives, and of an id that is put together from such names."""
+
+
+def checked_name(what: str, value: object, most: int = MAX_NAME) -> str:
+    """Return `value` if it can name something: text of 1 to `most` printable characters.
 
     Raises:
         InvalidInput: for anything else, NUL and line breaks included.
     """
-    if not isinstance(value, str) or not 0 < len(value) <= 200 or not value.isprintable():
-        raise InvalidInput(f"{what}: 1 to 200 printable characters", value)
+    if not isinstance(value, str) or not 0 < len(value) <= most or not value.isprintable():
+        raise InvalidInput(f"{what}: 1 to {most} printable characters", value)
+    return value
+
+
+def checked_id(what: str, value: object) -> str:
+    """Return `value` if it can be the id of an operation or a request, or a key: see `checked_name`."""
+    return checked_name(what, value, MAX_ID)
+
+
+def checked_text(what: str, value: str | None) -> str | None:
+    """Return `value` if it is None or text without NUL; an empty one is for the guards to judge.
+
+    Raises:
+        InvalidInput: for anything else.
+    """
+    if value is not None and (not isinstance(value, str) or "\0" in value):
+        raise InvalidInput(f"{what}: text without NUL", value)
     return value
 
 

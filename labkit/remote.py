@@ -10,11 +10,12 @@ import os
 import sqlite3
 from collections.abc import Callable
 from dataclasses import astuple, dataclass
+from typing import Any
 
-from labkit.database import Database, Schema, Synchronous
-from labkit.errors import InvalidInput, Refused
-from labkit.exchange import Receipt, Refusal, Request, Standing
-from labkit.records import checked_name, checked_seconds
+from labkit.database import Database, Schema, Synchronous, opened
+from labkit.errors import InvalidInput, Refused, StoreCorrupt
+from labkit.exchange import Receipt, Refusal, Request, Standing, checked_token
+from labkit.records import checked_id, checked_name, checked_seconds
 from labkit.seams import Clock, SystemClock
 
 LEDGER = Schema("ledger.sql", application_id=0x4C414252, version=1)
@@ -85,7 +86,7 @@ class RemoteService:
         self.clock = clock or SystemClock()
         self.late_by_seconds = checked_seconds("late_by_seconds", late_by_seconds)
         self._gate = gate
-        self._db = path if isinstance(path, Database) else Database(path, LEDGER, synchronous)
+        self._db = opened(path, LEDGER, synchronous)
 
     def handle(self, request: Request) -> Receipt:
         """Apply a request that has arrived, once per key where keys are honoured.
@@ -111,6 +112,8 @@ class RemoteService:
         Raises:
             Refused: it offers no status query, or it has seen a larger token.
         """
+        checked_id("operation id", operation_id)
+        checked_token(token)
         if not self.capabilities.status_query:
             raise self._refused(operation_id, Refusal("there is no status query", "invalid", 404))
         with self._db.write() as db:
@@ -180,8 +183,14 @@ class RemoteService:
             "RETURNING arrives_at, seq, operation_id, request_id, body, key, token"
         )
         for arrives_at, _, *fields in sorted(db.execute(query, (now if due is None else due,)).fetchall()):
-            self._decide(db, Request(*fields), min(arrives_at, now), late=True)
+            self._decide(db, self._as_it_was(fields), min(arrives_at, now), late=True)
         return now
+
+    def _as_it_was(self, fields: list[Any]) -> Request:
+        try:
+            return Request(*fields)
+        except InvalidInput as error:
+            raise StoreCorrupt(self._db.path.name, f"a late request that cannot be read: {error}") from error
 
     def _decide(self, db: sqlite3.Connection, request: Request, now: float, late: bool = False) -> Receipt | Refusal:
         answer = self._answer(db, request, now, late)

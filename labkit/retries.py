@@ -57,7 +57,7 @@ class Budget:
     max_seconds: float = 3600.0
 
     def __post_init__(self) -> None:
-        if not isinstance(self.max_attempts, int) or self.max_attempts < 1:
+        if type(self.max_attempts) is not int or self.max_attempts < 1:
             raise InvalidInput("max_attempts: 1 or more", self.max_attempts)
         checked_seconds("max_seconds", self.max_seconds)
 
@@ -83,8 +83,12 @@ class Backoff:
     def __post_init__(self) -> None:
         checked_seconds("base_seconds", self.base_seconds)
         checked_seconds("cap_seconds", self.cap_seconds)
-        if not 1 <= self.factor < float("inf") or not 0 <= self.jitter <= 1:
-            raise InvalidInput("a factor of 1 or more, and jitter from 0 to 1", self)
+        for name, value, least, most in (
+            ("factor", self.factor, 1.0, sys.float_info.max),
+            ("jitter", self.jitter, 0.0, 1.0),
+        ):
+            if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most:
+                raise InvalidInput(f"{name}: a number from {least:g} to {most:g}", value)
 
     def delay_seconds(self, attempts: int) -> float:
         """Seconds to wait after `attempts` sendings (1 or more); the same for the same seed and number."""

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from math import fsum
+from math import fsum, isfinite
 from typing import Protocol
 
 from labkit.errors import InvalidInput, SimulatedCrash
@@ -49,7 +49,7 @@ class ManualClock:
     """
 
     def __init__(self, start: float = 0.0) -> None:
-        self._now = float(start)
+        self.reset(start)
 
     def now(self) -> float:
         """The present reading in seconds."""
@@ -63,6 +63,8 @@ class ManualClock:
 
     def reset(self, start: float = 0.0) -> None:
         """Begin again at `start`, for another run."""
+        if isinstance(start, bool) or not isinstance(start, int | float) or not isfinite(start):
+            raise InvalidInput("a finite number of seconds", start)
         self._now = float(start)
 
 
@@ -141,6 +143,12 @@ class Call:
 Network = Callable[[Call], Delivery]
 
 
+def _known(delivery: Delivery) -> Delivery:
+    if delivery not in set(Delivery):
+        raise InvalidInput(f"one of {', '.join(Delivery)}", delivery)
+    return Delivery(delivery)
+
+
 def reliable(call: Call) -> Delivery:
     """Deliver every call."""
     return Delivery.DELIVERED
@@ -148,7 +156,7 @@ def reliable(call: Call) -> Delivery:
 
 def scripted(*deliveries: Delivery) -> Network:
     """Return a network that treats the first calls as listed, and delivers every later one."""
-    script = iter(deliveries)
+    script = iter([_known(delivery) for delivery in deliveries])
 
     def network(call: Call) -> Delivery:
         return next(script, Delivery.DELIVERED)
@@ -163,7 +171,8 @@ def seeded(seed: int, rates: Mapping[Delivery, float]) -> Network:
         seed: any integer.
         rates: the share of each fault, each from 0 to 1 and together at most 1; the rest is delivered.
     """
-    if not set(rates) <= set(Delivery) or not all(rate >= 0 for rate in rates.values()) or fsum(rates.values()) > 1:
+    numbers = [rate for rate in rates.values() if isinstance(rate, int | float) and rate >= 0]
+    if not set(rates) <= set(Delivery) or len(numbers) < len(rates) or fsum(numbers) > 1:
         raise InvalidInput("deliveries with rates of 0 or more that add up to at most 1", dict(rates))
     faults = [delivery for delivery in Delivery if delivery in rates]
     draw = random.Random(seed)

@@ -16,7 +16,7 @@ from typing import Any
 
 from labkit.acquiring import AcquiringChanges
 from labkit.changes import Assumptions
-from labkit.database import Database, Schema, Synchronous
+from labkit.database import Database, Schema, Synchronous, opened
 from labkit.deciding import DecidingChanges
 from labkit.errors import InvalidInput, TaskExists, UnknownTask
 from labkit.records import (
@@ -36,6 +36,7 @@ from labkit.records import (
     task_from_row,
     to_json,
 )
+from labkit.releasing import ReleasingChanges
 from labkit.retries import Budget
 from labkit.seams import Boundary, Clock, Point, SystemClock, no_boundary
 from labkit.states import State
@@ -48,7 +49,7 @@ _ATTEMPTS = (
 )
 
 
-class TaskStore(AcquiringChanges, DecidingChanges):
+class TaskStore(AcquiringChanges, ReleasingChanges, DecidingChanges):
     """Tasks in one SQLite file.
 
     Args:
@@ -70,8 +71,9 @@ class TaskStore(AcquiringChanges, DecidingChanges):
         assumptions: Assumptions | None = None,
         synchronous: Synchronous = "FULL",
     ) -> None:
-        database = path if isinstance(path, Database) else Database(path, SCHEMA, synchronous)
-        super().__init__(database, clock or SystemClock(), boundary, assumptions or Assumptions())
+        super().__init__(
+            opened(path, SCHEMA, synchronous), clock or SystemClock(), boundary, assumptions or Assumptions()
+        )
 
     def enqueue(
         self,
@@ -82,6 +84,8 @@ class TaskStore(AcquiringChanges, DecidingChanges):
         next_run_at: float | None = None,
     ) -> Task:
         """Put a task into the queue. The same call again is harmless: it returns the task as it stands by now.
+
+        A repeated call changes nothing: budget and due time stay those of the first.
 
         Args:
             task_id: chosen by the caller, so that a caller in doubt can simply call again.
@@ -94,6 +98,8 @@ class TaskStore(AcquiringChanges, DecidingChanges):
             TaskExists: a task of that id exists and has other operations or another kind.
         """
         task_id, kind, budget = _name_within("task id", task_id), checked_name("kind", kind), budget or Budget()
+        if not isinstance(operations, list | tuple):
+            raise InvalidInput("operations: a list of PlannedOperation", operations)
         rows = [_planned(task_id, position, one) for position, one in enumerate(operations)]
         if len({row[0] for row in rows}) != len(rows):
             raise InvalidInput("operation names unique within the task", [one.name for one in operations])
@@ -113,19 +119,11 @@ class TaskStore(AcquiringChanges, DecidingChanges):
                     (task_id, now),
                 )
             else:
-                self._same_task(db, task_id, kind, rows)
+                _same_task(db, task_id, kind, rows)
             (task,) = _tasks(db, "id = ?", task_id)
         if created:
             self._boundary(Point("enqueue", task_id, "queued v1, token 0"))
         return task
-
-    def _same_task(self, db: sqlite3.Connection, task_id: str, kind: str, rows: list[tuple[Any, ...]]) -> None:
-        (found_kind,) = db.execute("SELECT kind FROM tasks WHERE id = ?", (task_id,)).fetchone()
-        query = f"SELECT {_PLAN} FROM operations WHERE task_id = ? AND direction = 'do' ORDER BY position"
-        found = db.execute(query, (task_id,)).fetchall()
-        if (found_kind, found) != (kind, rows):
-            names = [row[2] for row in found]
-            raise TaskExists("enqueue", task_id, f"{kind} {[row[2] for row in rows]}", f"{found_kind} {names}")
 
     def get(self, task_id: str) -> Task:
         """Read a task with its operations and their attempts, all from one snapshot.
@@ -234,6 +232,15 @@ class TaskStore(AcquiringChanges, DecidingChanges):
 _PLAN = "operation_id, task_id, name, position, remote, request, undo_request, needs_approval"
 
 
+def _same_task(db: sqlite3.Connection, task_id: str, kind: str, rows: list[tuple[Any, ...]]) -> None:
+    (found_kind,) = db.execute("SELECT kind FROM tasks WHERE id = ?", (task_id,)).fetchone()
+    query = f"SELECT {_PLAN} FROM operations WHERE task_id = ? AND direction = 'do' ORDER BY position"
+    found = db.execute(query, (task_id,)).fetchall()
+    if (found_kind, found) != (kind, rows):
+        names = [row[2] for row in found]
+        raise TaskExists("enqueue", task_id, f"{kind} {[row[2] for row in rows]}", f"{found_kind} {names}")
+
+
 def _tasks(db: sqlite3.Connection, where: str, *values: object) -> list[Task]:
     """Read tasks whole: a task without its operations would hide a doubt."""
     rows = db.execute(f"SELECT * FROM tasks WHERE {where}", values).fetchall()
@@ -256,8 +263,12 @@ def _name_within(what: str, value: str) -> str:
 
 
 def _planned(task_id: str, position: int, one: PlannedOperation) -> tuple[Any, ...]:
+    if not isinstance(one, PlannedOperation):
+        raise InvalidInput("operations: a list of PlannedOperation", one)
+    if not isinstance(one.needs_approval, bool):
+        raise InvalidInput("needs_approval: True or False", one.needs_approval)
     name = _name_within("operation name", one.name)
     undo = None if one.undo_request is None else to_json(one.undo_request)
     remote = checked_name("remote", one.remote)
     request = to_json(one.request)
-    return (f"{task_id}/{name}", task_id, name, position, remote, request, undo, bool(one.needs_approval))
+    return (f"{task_id}/{name}", task_id, name, position, remote, request, undo, one.needs_approval)

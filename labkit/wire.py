@@ -7,8 +7,8 @@ from contextlib import contextmanager, suppress
 from typing import Protocol, TypeVar
 
 from labkit.errors import NotSent, OutcomeUnknown, Refused, RemoteError, StoreClosed, StoreError
-from labkit.exchange import Receipt, Request, Standing
-from labkit.records import Json, known, to_json
+from labkit.exchange import Receipt, Request, Standing, checked_token
+from labkit.records import Json, checked_id, known, to_json
 from labkit.remote import Capabilities
 from labkit.seams import Boundary, Call, Delivery, Network, Point, no_boundary, reliable
 
@@ -72,7 +72,8 @@ class Remote:
 
     def query(self, operation_id: str, token: int | None = None) -> Standing:
         """Ask whether an operation has been applied; errors as for `send`, and harmless to repeat."""
-        call = Call(self.name, "query", operation_id, "")
+        call = Call(self.name, "query", checked_id("operation id", operation_id), "")
+        checked_token(token)
         return self._call(call, lambda: self._service.query(operation_id, token), lambda: None)
 
     def _call(self, call: Call, handle: Callable[[], Answer], handle_late: Callable[[], None]) -> Answer:

@@ -190,9 +190,10 @@ class Worker:
             remote = self.remotes[operation.remote]
             decision = self.policy.decide(Doubt(operation, remote, lease.token, may_resend))
             if isinstance(decision, Settle):
-                return self.store.settle(lease, operation.id, decision.applied, decision.source, decision.reference)
+                known = (decision.applied, decision.source, decision.reference)
+                return self.store.settle(lease, operation.id, *known, last_outcome=learned)
             if isinstance(decision, Ask):
-                return self.store.ask(lease, decision.reason, self.answer_within_seconds)
+                return self.store.ask(lease, decision.reason, self.answer_within_seconds, last_outcome=learned)
             memory = decision.key_memory_seconds
             try:
                 lease, attempt = self.store.intend(lease, operation.id, key_memory_seconds=memory, last_outcome=learned)

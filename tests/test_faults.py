@@ -1063,22 +1063,59 @@ def test_what_json_cannot_say_is_invalid_and_never_reaches_store_or_ledger(
         assert service.requests() == []
 
 
+ODD_TEXTS = {"lone surrogate": "\ud800", "dict": {"a": 1}, "int": 5, "NUL": "a\0b", "line break": "a\nb", "nothing": ""}
+
+
 @fault(ODD, InvalidInput)
-@pytest.mark.parametrize("odd", ["\ud800", {"a": 1}], ids=["lone surrogate", "dict"])
+@pytest.mark.parametrize("odd", [*ODD_TEXTS.values(), None], ids=[*ODD_TEXTS, "none"])
 def test_a_request_that_a_ledger_cannot_store_is_invalid_and_has_no_effect(odd: Any, path: Path, named: Errors) -> None:
     with RemoteService(path, "payments", flipping.CAN, synchronous="OFF") as service:
-        for request in (
-            Request(odd, "r", "{}"),
-            Request("a", odd, "{}"),
-            Request("a", "r", odd),
-            Request("a", "r", "{}", odd),
-        ):
-            for call in (service.handle, service.accept_late):
-                with pytest.raises(named):
-                    call(request)
-        with pytest.raises(named):
-            service.query(odd)
-        assert (service.effects(), service.arrivals()) == ({}, [])
+        remote = Remote(service)
+        calls: list[Callable[[], object]] = [
+            lambda: remote.send(odd, {}, "r"),
+            lambda: remote.send("a", {}, odd),
+            lambda: remote.query(odd),
+            lambda: service.query(odd),
+            lambda: Request(odd, "r", "{}"),
+            lambda: Request("a", odd, "{}"),
+        ]
+        if odd is not None:  # which stands for no key
+            calls.append(lambda: remote.send("a", {}, "r", odd))
+        for call in calls:
+            with pytest.raises(named):
+                call()
+        assert (service.effects(), service.arrivals(), service.requests()) == ({}, [], [])
+
+
+@fault(ODD, InvalidInput)
+@pytest.mark.parametrize("token", [True, -1, 2**63, 1.0, "1"], ids=str)
+def test_a_fencing_token_is_a_whole_number_of_64_bits(token: Any, path: Path, named: Errors) -> None:
+    with RemoteService(path, "payments", flipping.CAN, synchronous="OFF") as service:
+        for call in (lambda: Remote(service).send("a", {}, "r", token=token), lambda: service.query("a", token)):
+            with pytest.raises(named, match="a fencing token"):
+                call()
+
+
+@fault(ODD, InvalidInput)
+@pytest.mark.parametrize("odd", [{"a": 1}, 5, "a\0b"], ids=["dict", "int", "NUL"])
+def test_a_reference_a_source_and_a_reason_are_text_without_nul(odd: Any, stage: Stage, named: Errors) -> None:
+    sent = stage.sent()
+    for call in (
+        lambda: stage.store.checkpoint(sent, FIRST, odd),
+        lambda: stage.store.advance(sent, FIRST, odd),
+    ):
+        with pytest.raises(named, match="reference"):
+            call()
+    lost = stage.store.lose_track(sent, FIRST)
+    before = stage.rows()
+    for call in (
+        lambda: stage.store.settle(lost, FIRST, True, "query", odd),
+        lambda: stage.store.settle(lost, FIRST, True, odd, "payments-1"),
+        lambda: stage.store.ask(lost, odd, 60),
+    ):
+        with pytest.raises(named, match="text without NUL"):
+            call()
+    assert stage.rows() == before
 
 
 @fault(ODD, InvalidInput)

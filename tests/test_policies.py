@@ -367,7 +367,7 @@ def test_by_capability_turns_to_the_query_once_it_may_not_resend() -> None:
     both = FakeRemote(Capabilities(idempotency_keys=True, status_query=True), FOUND)
     assert decide(BY_CAPABILITY, both, may_resend=False) == Settle(True, "status query", "payments-1")
     key = FakeRemote(Capabilities(idempotency_keys=True))
-    assert decide(BY_CAPABILITY, key, may_resend=False) == Ask("the remote can neither deduplicate nor tell")
+    assert decide(BY_CAPABILITY, key, may_resend=False) == Ask("no resend can follow, and there is no status query")
 
 
 @pytest.mark.parametrize(

@@ -179,6 +179,8 @@ def test_drawing_does_not_touch_the_random_module_that_students_use() -> None:
         {"jitter": -0.1},
         {"jitter": 1.1},
         {"jitter": math.nan},
+        {"jitter": True},
+        {"factor": "2"},
     ],
 )
 def test_a_backoff_that_cannot_be_meant_is_refused(wrong: dict[str, float]) -> None:
@@ -197,6 +199,8 @@ def test_the_smallest_budget_is_one_attempt_and_no_time_for_a_second() -> None:
         {"max_attempts": 0},
         {"max_attempts": -1},
         {"max_attempts": 1.5},
+        {"max_attempts": True},
+        {"max_attempts": "5"},
         {"max_seconds": -1.0},
         {"max_seconds": math.inf},
         {"max_seconds": math.nan},

@@ -140,6 +140,7 @@ def test_no_rates_or_rates_of_0_deliver_everything_and_a_rate_for_delivery_itsel
         {Delivery.LATE: 0.6, Delivery.REFUSED: 0.6},
         {Delivery.LATE: float("nan")},
         {"lost": 0.1},
+        {Delivery.LATE: "x"},
     ],
 )
 def test_rates_that_cannot_be_meant_are_refused(rates: dict[Delivery, float]) -> None:
@@ -154,6 +155,18 @@ def test_a_manual_clock_moves_only_when_told_to_and_never_back() -> None:
     clock.advance(0.5)
     clock.sleep(-50)
     assert clock.now() == 103.0
+
+
+@pytest.mark.parametrize("start", [float("nan"), float("inf"), True, "0"], ids=str)
+def test_a_manual_clock_begins_at_a_finite_number_of_seconds(start: object) -> None:
+    with pytest.raises(InvalidInput, match="a finite number of seconds"):
+        ManualClock(start)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("script", [("lost",), (Delivery.LATE, 3), (None,)], ids=str)
+def test_a_script_of_something_else_than_deliveries_is_refused_before_the_first_call(script: object) -> None:
+    with pytest.raises(InvalidInput, match="one of delivered, refused, request_lost, response_lost, late"):
+        scripted(*script)  # type: ignore[misc]
 
 
 def test_a_manual_clock_begins_at_0_and_can_begin_again_for_another_run() -> None:

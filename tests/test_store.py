@@ -12,12 +12,14 @@ import pytest
 from stage import FIRST, ID, LEASE_SECONDS, PLAN, SECOND, Stage
 
 from labkit.acquiring import _CANDIDATES
+from labkit.database import Database
 from labkit.errors import InvalidInput, SimulatedCrash, StaleVersion, TaskExists, UnknownTask
 from labkit.records import Announcement, Message, OutboxMessage, Outcome, PlannedOperation, Task
+from labkit.remote import LEDGER, RemoteService
 from labkit.retries import Budget, Category
 from labkit.seams import ManualClock, Point, crash_at
 from labkit.states import Direction, Event, State
-from labkit.store import TaskStore
+from labkit.store import SCHEMA, TaskStore
 
 # Queueing
 
@@ -108,6 +110,31 @@ def test_odd_names_are_only_names(name: str, stage: Stage) -> None:
     assert (attempt.request_id, task.operations[1].id) == (f"{operation}#1", f"{operation}/undo")
     assert stage.store.undelivered()[0].payload == {name: name}
     assert stage.store.history(name)[-1].detail == {"who": name}
+
+
+@pytest.mark.parametrize("operations", ["refund", 5, None, {"refund": 1}, ["refund"], [("refund", "payments", {})]])
+def test_a_plan_is_a_list_of_planned_operations(operations: object, stage: Stage) -> None:
+    with pytest.raises(InvalidInput, match="a list of PlannedOperation"):
+        stage.store.enqueue(ID, operations)  # type: ignore[arg-type]
+    assert stage.store.tasks() == []
+
+
+@pytest.mark.parametrize("wanted", ["no", 1, None])
+def test_an_approval_is_needed_or_not(wanted: object, stage: Stage) -> None:
+    with pytest.raises(InvalidInput, match="needs_approval: True or False"):
+        stage.queued((PlannedOperation("refund", "payments", {}, needs_approval=wanted),))  # type: ignore[arg-type]
+    assert stage.store.tasks() == []
+
+
+def test_a_file_that_is_open_with_other_tables_is_no_store_and_no_ledger(tmp_path: Path) -> None:
+    tasks = Database(tmp_path / "tasks.sqlite", SCHEMA, "OFF")
+    ledger = Database(tmp_path / "ledger.sqlite", LEDGER, "OFF")
+    with pytest.raises(InvalidInput, match=r"schema\.sql, found .* ledger\.sql"):
+        TaskStore(ledger)
+    with pytest.raises(InvalidInput, match=r"ledger\.sql, found .* schema\.sql"):
+        RemoteService(tasks, "payments")
+    tasks.close()
+    ledger.close()
 
 
 def test_names_of_operations_are_unique_within_a_task_only(stage: Stage) -> None:

@@ -293,6 +293,23 @@ def test_a_refused_resend_does_not_settle_the_first_sending(opened: Opened) -> N
     assert played.effects == {REFUND: 1}
 
 
+def test_a_refused_resend_is_on_record_when_a_person_is_asked_and_no_other_resend_can_follow(opened: Opened) -> None:
+    stage = opened(idempotency_keys=True)
+    stage.gate = refuse(None, BUSY)
+    played = stage.play(BY_CAPABILITY, ONE, network=scripted(Delivery.RESPONSE_LOST), budget=Budget(2))
+    assert outcomes(played.task) == [None, Outcome.REFUSED]
+    (asked,) = [entry for entry in stage.store.history("task-1") if entry.event == "ask"]
+    assert asked.detail["reason"] == "no resend can follow, and there is no status query"
+
+
+def test_a_refused_resend_is_on_record_when_the_status_query_settles_the_doubt(opened: Opened) -> None:
+    stage = opened(idempotency_keys=True, status_query=True)
+    stage.gate = refuse(None, BUSY)
+    played = stage.play(BY_CAPABILITY, ONE, network=scripted(Delivery.RESPONSE_LOST), budget=Budget(2))
+    assert outcomes(played.task) == [None, Outcome.REFUSED]
+    assert (played.verdict, played.task.operations[0].result_source) == (Verdict.EXACTLY_ONCE, "status query")
+
+
 @pytest.mark.parametrize("refusal", [BUSY, Refusal("in flight", "transient", 409, 4.0)])
 def test_a_resend_refused_for_now_is_repeated_after_a_wait_under_the_same_lease(
     opened: Opened, refusal: Refusal

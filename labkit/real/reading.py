@@ -12,11 +12,11 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
 from labkit.errors import InvalidInput
-from labkit.records import checked_name, to_json
+from labkit.exchange import LARGEST_TOKEN
+from labkit.records import MAX_ID, checked_id, to_json
 
 MAX_BODY_BYTES = 64 * 1024
 BODY_SECONDS = 10.0
-LARGEST_TOKEN = 2**63 - 1
 _STRING = re.compile(r'"((?:[\x20\x21\x23-\x5b\x5d-\x7e]|\\["\\])*)"')
 """A structured field's String: RFC 8941, section 3.3.3."""
 
@@ -40,8 +40,8 @@ def key_of(request: Request) -> str | None:
         return None
     match = _STRING.fullmatch(written)
     key = "" if match is None else re.sub(r"\\(.)", r"\1", match[1])
-    if not 0 < len(key) <= 200:
-        bad('Idempotency-Key: expected a string of 1 to 200 characters within quotes, such as "task-1/refund"')
+    if not 0 < len(key) <= MAX_ID:
+        bad(f'Idempotency-Key: expected a string of 1 to {MAX_ID} characters within quotes, such as "task-1/refund"')
     return key
 
 
@@ -59,7 +59,7 @@ def name_of(request: Request, otherwise: str) -> str:
     """What it calls itself."""
     written = _only(request, "Request-Id")
     try:
-        return otherwise if written is None else checked_name("Request-Id", unquote(written))
+        return otherwise if written is None else checked_id("Request-Id", unquote(written))
     except InvalidInput as error:
         bad(error.expected)
 

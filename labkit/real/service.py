@@ -26,7 +26,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from labkit import exchange
 from labkit.errors import InvalidInput, NotSent, OutcomeUnknown, Refused
 from labkit.real.reading import bad, body_of, key_of, name_of, token_of
-from labkit.records import checked_name, to_json
+from labkit.records import checked_id, to_json
 from labkit.remote import RemoteService
 from labkit.seams import Call, Delivery
 from labkit.wire import Remote
@@ -180,7 +180,7 @@ class Face:
 
     def _addressed(self, request: Request) -> tuple[RemoteService, str]:
         try:
-            return self._service(request), checked_name("operation id", request.path_params["operation_id"])
+            return self._service(request), checked_id("operation id", request.path_params["operation_id"])
         except InvalidInput as error:
             bad(error.expected)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Any
 
@@ -19,13 +19,13 @@ from labkit.changes import Assumptions
 from labkit.database import Database, Schema, Synchronous, opened
 from labkit.deciding import DecidingChanges
 from labkit.errors import InvalidInput, TaskExists, UnknownTask
+from labkit.outbox import OutboxChanges
 from labkit.records import (
     Attempt,
     Entry,
     Json,
     Message,
     Operation,
-    OutboxMessage,
     PlannedOperation,
     Task,
     attempt_from_row,
@@ -49,7 +49,7 @@ _ATTEMPTS = (
 )
 
 
-class TaskStore(AcquiringChanges, ReleasingChanges, DecidingChanges):
+class TaskStore(AcquiringChanges, ReleasingChanges, DecidingChanges, OutboxChanges):
     """Tasks in one SQLite file.
 
     Args:
@@ -176,40 +176,6 @@ class TaskStore(AcquiringChanges, ReleasingChanges, DecidingChanges):
         with self._db.read() as db:
             query = "SELECT n, role, content FROM messages WHERE task_id = ? ORDER BY n"
             return [Message(n, role, json.loads(text)) for n, role, text in db.execute(query, (task_id,)).fetchall()]
-
-    def undelivered(self, limit: int = 100) -> list[OutboxMessage]:
-        """Read messages on their way, oldest first."""
-        query = (
-            "SELECT message_id, task_id, topic, payload, created_at, deliveries, delivered_at "
-            "FROM outbox WHERE delivered_at IS NULL ORDER BY seq LIMIT ?"
-        )
-        with self._db.read() as db:
-            rows = db.execute(query, (limit,)).fetchall()
-            return [OutboxMessage(*(*row[:3], json.loads(row[3]), *row[4:])) for row in rows]
-
-    def relay(self, publish: Callable[[OutboxMessage], None], limit: int = 100) -> int:
-        """Deliver waiting messages, oldest first; each at least once, by its id at most once for a careful consumer.
-
-        Args:
-            publish: hands one message over; where it raises, that message and those behind it stay for the next time.
-            limit: how many at the most.
-
-        Returns:
-            How many were delivered and marked so. A crash between handing over and marking delivers that one again.
-        """
-        delivered = 0
-        for message in self.undelivered(limit):
-            publish(message)
-            self._boundary(Point("publish", message.id, "handed over"))
-            with self._db.write() as db:
-                db.execute(
-                    "UPDATE outbox SET deliveries = deliveries + 1, delivered_at = coalesce(delivered_at, ?) "
-                    "WHERE message_id = ?",
-                    (self.clock.now(), message.id),
-                )
-            self._boundary(Point("mark_delivered", message.id, "marked"))
-            delivered += 1
-        return delivered
 
     @property
     def journal_mode(self) -> str:

@@ -129,9 +129,9 @@ def test_an_approval_is_needed_or_not(wanted: object, stage: Stage) -> None:
 def test_a_file_that_is_open_with_other_tables_is_no_store_and_no_ledger(tmp_path: Path) -> None:
     tasks = Database(tmp_path / "tasks.sqlite", SCHEMA, "OFF")
     ledger = Database(tmp_path / "ledger.sqlite", LEDGER, "OFF")
-    with pytest.raises(InvalidInput, match=r"schema\.sql, found .* ledger\.sql"):
+    with pytest.raises(InvalidInput, match=r"schema\.sql, found .*ledger\.sql"):
         TaskStore(ledger)
-    with pytest.raises(InvalidInput, match=r"ledger\.sql, found .* schema\.sql"):
+    with pytest.raises(InvalidInput, match=r"ledger\.sql, found .*schema\.sql"):
         RemoteService(tasks, "payments")
     tasks.close()
     ledger.close()

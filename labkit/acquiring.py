@@ -5,8 +5,7 @@ from __future__ import annotations
 import sqlite3
 from typing import Any
 
-from labkit.changes import Change
-from labkit.errors import InvalidInput
+from labkit.changes import Change, as_read
 from labkit.holding import HoldingChanges, checked_lease_seconds
 from labkit.records import Lease, Progress, Task, checked_name
 from labkit.states import Event
@@ -52,7 +51,7 @@ class AcquiringChanges(HoldingChanges):
         return self._acquire(Event.TAKE_OVER, task, worker, lease_seconds)
 
     def _acquire(self, event: Event, task: Task, worker: str, lease_seconds: float) -> Lease:
-        with self._change(event, _as_read(task), _ACQUIRE, **_acquiring(worker, lease_seconds)) as change:
+        with self._change(event, as_read(task), _ACQUIRE, **_acquiring(worker, lease_seconds)) as change:
             pass
         return change.lease(worker)
 
@@ -61,7 +60,7 @@ class AcquiringChanges(HoldingChanges):
 
         Arguments and errors are those of `claim`. The sending follows, and one commit stands before it, not two.
         """
-        params = self._params(_as_read(task)) | _acquiring(worker, lease_seconds)
+        params = self._params(as_read(task)) | _acquiring(worker, lease_seconds)
         with self._db.write() as db:
             claimed = self._update(db, Event.CLAIM, params, _ACQUIRE)
             self._record(claimed)
@@ -110,12 +109,6 @@ class AcquiringChanges(HoldingChanges):
                 self._record(change)
                 return change
         return None
-
-
-def _as_read(task: Task) -> Task:
-    if not isinstance(task, Task):
-        raise InvalidInput("a task as it was read, such as store.get(task_id)", task)
-    return task
 
 
 def _acquiring(worker: str, lease_seconds: float) -> dict[str, Any]:

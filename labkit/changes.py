@@ -12,7 +12,7 @@ from labkit.database import Database
 from labkit.errors import InvalidInput
 from labkit.guards import refusal, updates
 from labkit.records import Announcement, Attempt, Json, Lease, Task, checked_name, checked_seconds, to_json
-from labkit.seams import Boundary, Clock, Point
+from labkit.seams import Boundary, Clock, Point, reading
 from labkit.states import Event, State
 
 
@@ -61,6 +61,8 @@ class Change:
     def announce(self, announcement: Announcement | None) -> None:
         """Put a message into the outbox, in the transaction of the change that it announces."""
         if announcement is not None:
+            if not isinstance(announcement, Announcement):
+                raise InvalidInput("an Announcement", announcement)
             checked_name("topic", announcement.topic)
             message = {"topic": announcement.topic, "payload": to_json(announcement.payload)}
             self.db.execute(
@@ -116,7 +118,7 @@ class Changes:
         self._boundary(Point(last.event, last.subject, "; ".join(one.news for one in changes)))
 
     def _params(self, held: Task | Lease | str) -> dict[str, Any]:
-        now = self.clock.now()
+        now = reading(self.clock)
         params = {
             "now": now,
             "earliest": now,
@@ -158,3 +160,14 @@ class Changes:
                 to_json(detail | change.detail),
             ),
         )
+
+
+def as_read(task: Task) -> Task:
+    """Return `task` if it is one that was read: its version is what a change expects.
+
+    Raises:
+        InvalidInput: for anything else, such as its id.
+    """
+    if not isinstance(task, Task):
+        raise InvalidInput("a task as it was read, such as store.get(task_id)", task)
+    return task

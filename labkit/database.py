@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
@@ -28,6 +29,9 @@ from labkit.errors import (
 from labkit.opening import BUSY_TIMEOUT_SECONDS, Schema, Synchronous, open_file, patiently, primary_code
 
 __all__ = ["BUSY_TIMEOUT_SECONDS", "Database", "Schema", "Synchronous"]
+
+CLOSING_SECONDS = 1.0
+"""How long closing waits for other threads to leave what they are doing."""
 
 _BY_CODE: dict[int, type[StoreError]] = {
     sqlite3.SQLITE_BUSY: StoreBusy,
@@ -67,15 +71,18 @@ class Database:
     _place: list[object] | None = None
 
     def __init__(self, path: str | os.PathLike[str], schema: Schema, synchronous: Synchronous = "FULL") -> None:
-        if not isinstance(path, str | os.PathLike) or str(path) in ("", ":memory:") or "\0" in str(path):
-            raise InvalidInput("the path of a file (memory dies with its process)", path)
+        name = _checked_path(path)
         if synchronous not in ("FULL", "NORMAL", "OFF"):
             raise InvalidInput("synchronous: FULL, NORMAL or OFF", synchronous)
-        self.path = Path(path)
+        self.path = Path(name)
         self.schema = schema
         self.synchronous = synchronous
-        self._file = os.path.realpath(path)  # the same file after a change of folder
+        try:
+            self._file = os.path.realpath(name)  # the same file after a change of folder
+        except OSError as error:
+            raise StoreNotFound(self.path.name, f"the folder cannot be found: {error.strerror}") from error
         self._opened: dict[threading.Thread, sqlite3.Connection] = {}
+        self._busy: set[threading.Thread] = set()
         self._lock = threading.Lock()
         self._process = os.getpid()
         self.connection()
@@ -86,8 +93,9 @@ class Database:
         Raises:
             StoreClosed: after `close`, or in a process forked from the one that opened the file.
         """
-        if self._closed or os.getpid() != self._process:
-            raise StoreClosed(self.path.name, "closed" if self._closed else "opened by another process")
+        if os.getpid() != self._process:
+            raise StoreClosed(self.path.name, "opened by another process")
+        self._check_open("closed")
         thread = threading.current_thread()
         found = self._opened.get(thread)
         if found is None:
@@ -100,7 +108,16 @@ class Database:
                 for ended in [one for one in self._opened if not one.is_alive()]:
                     self._opened.pop(ended).close()
                 self._opened[thread] = found
+            try:
+                self._check_open("closed meanwhile by another thread")
+            except StoreClosed:
+                self._close_of(thread)
+                raise
         return found
+
+    def _check_open(self, found: str) -> None:
+        if self._closed:
+            raise StoreClosed(self.path.name, found)
 
     def _open(self) -> sqlite3.Connection:
         first = self._place is None
@@ -110,6 +127,8 @@ class Database:
             if primary_code(error) == sqlite3.SQLITE_ERROR:  # nothing that we ask of a sound file is an error
                 raise StoreCorrupt(self.path.name, str(error)) from error
             raise
+        except OSError as error:  # of the folder, which SQLite was not asked about
+            raise StoreNotFound(self.path.name, str(error.strerror)) from error
         if first:
             beside = ("-wal", "-shm") if self.journal_mode == "wal" else ()
             self._paths = [self._file, *(self._file + name for name in beside)]
@@ -129,6 +148,8 @@ class Database:
         """A file that was deleted takes writes without a murmur, and loses them when its last user closes it."""
         try:
             moved = self._place is not None and self._places() != self._place
+        except PermissionError as error:
+            raise StoreNotFound(self.path.name, "its folder may not be looked into any more") from error
         except OSError:
             moved = True
         if moved:
@@ -151,20 +172,28 @@ class Database:
     @contextmanager
     def _transaction(self, writes: bool) -> Iterator[sqlite3.Connection]:
         # A generator, and one alone: whatever bytecode an interrupt hits, its end rolls back.
-        connection = self.idle_connection()
+        thread = threading.current_thread()
+        self._busy.add(thread)  # first this, then the look whether it is closed; `close` does it the other way round
         try:
-            patiently(connection.execute, "BEGIN IMMEDIATE" if writes else "BEGIN")
-            self.check_place()
-            if not writes:
-                patiently(connection.execute, "PRAGMA user_version")  # takes the snapshot now
-            yield connection
-            patiently(connection.execute, "COMMIT")
-        except BaseException as error:
-            with suppress(sqlite3.ProgrammingError):  # closed meanwhile, and so rolled back
-                connection.rollback()
-            if isinstance(error, Exception):
-                self.tell(error, reading=not writes)
-            raise
+            connection = self.idle_connection()
+            try:
+                patiently(connection.execute, "BEGIN IMMEDIATE" if writes else "BEGIN")
+                self.check_place()
+                if not writes:
+                    patiently(connection.execute, "PRAGMA user_version")  # takes the snapshot now
+                yield connection
+                self._check_open("closed meanwhile by another thread")
+                patiently(connection.execute, "COMMIT")
+            except BaseException as error:
+                with suppress(sqlite3.ProgrammingError):  # closed meanwhile, and so rolled back
+                    connection.rollback()
+                if isinstance(error, Exception):
+                    self.tell(error, reading=not writes)
+                raise
+        finally:
+            self._busy.discard(thread)
+            if self._closed:
+                self._close_of(thread)
 
     def idle_connection(self) -> sqlite3.Connection:
         """This thread's connection. A transaction left open by an interrupt is nobody's any more: close it.
@@ -208,16 +237,46 @@ class Database:
             raise kind(self.path.name, str(error), error.sqlite_errorname) from error
 
     def close(self) -> None:
-        """Close the connections of all threads. A repeated call is harmless."""
+        """Close the connections of all threads. A repeated call is harmless.
+
+        A thread in the middle of a call is interrupted there, and closes its own: to close a connection under a thread
+        that is using it would bring the whole process down. So this waits, but for `CLOSING_SECONDS` at the most.
+        """
         self._closed = True
         if os.getpid() != self._process:  # https://www.sqlite.org/howtocorrupt.html, section 2.6
             return
+        here, deadline = threading.current_thread(), time.monotonic() + CLOSING_SECONDS
+        while True:
+            for thread in list(self._opened):
+                if thread is here or thread not in self._busy:
+                    self._close_of(thread)
+            busy = list(self._opened.values())
+            if not busy or time.monotonic() > deadline:
+                return
+            for connection in busy:
+                with suppress(sqlite3.Error):  # closed by now
+                    connection.interrupt()
+            time.sleep(0.001)
+
+    def _close_of(self, thread: threading.Thread) -> None:
         with self._lock:
-            for connection in self._opened.values():
-                if connection.in_transaction:
-                    connection.rollback()
-                connection.close()
-            self._opened.clear()
+            connection = self._opened.pop(thread, None)
+        if connection is not None:
+            if connection.in_transaction:
+                connection.rollback()
+            connection.close()
+
+
+def _checked_path(path: str | os.PathLike[str]) -> str:
+    expected = "the path of a file (memory dies with its process)"
+    try:
+        name = os.fspath(path)
+        os.fsencode(name)
+    except (TypeError, ValueError) as error:
+        raise InvalidInput(expected, path) from error
+    if not isinstance(name, str) or name in ("", ":memory:") or "\0" in name:
+        raise InvalidInput(expected, path)
+    return name
 
 
 def opened(path: str | os.PathLike[str] | Database, schema: Schema, synchronous: Synchronous) -> Database:

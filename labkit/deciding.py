@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Any
 
-from labkit.changes import Changes
+from labkit.changes import Changes, as_read
 from labkit.errors import InvalidInput
 from labkit.holding import LAST_OUTCOME, NONE_APPLIED, RECORD_RESULT, known_not_applied
 from labkit.records import Announcement, Lease, Outcome, Task, checked_name, checked_text, known
@@ -98,7 +98,7 @@ class DecidingChanges(Changes):
         Returns:
             `queued`, or `cancelled` where declined or where a cancel was requested.
         """
-        doubt, answer = task.in_doubt, known(Answer, answer)
+        doubt, answer = as_read(task).in_doubt, known(Answer, answer)
         params: dict[str, Any] = {
             "answer": answer,
             "who": checked_name("who", who),

@@ -115,7 +115,7 @@ class StoreDiskError(StoreError):
 class StoreReadOnly(StoreError):
     """The file or its folder may not be written; nothing was changed."""
 
-    advice = "make the file and its folder writable, or choose another place (-wal and -shm files lie beside it)"
+    advice = "make the file, -wal and -shm beside it and their folder writable, or choose another place"
 
 
 class StoreNotFound(StoreError):

@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from labkit.errors import InvalidInput
-from labkit.records import checked_id
+from labkit.records import MAX_ID, checked_id, checked_name
 
 LARGEST_TOKEN = 2**63 - 1
+MAX_KEY = 12 * MAX_ID
+"""Characters of a key: room for any operation id, percent-encoded."""
 
 
 @dataclass(frozen=True)
@@ -24,7 +26,7 @@ class Request:
         checked_id("operation id", self.operation_id)
         checked_id("request id", self.request_id)
         if self.key is not None:
-            checked_id("idempotency key", self.key)
+            checked_name("idempotency key", self.key, MAX_KEY)
         if not isinstance(self.body, str):
             raise InvalidInput("a body of JSON text", self.body)
         checked_token(self.token)

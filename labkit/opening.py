@@ -16,7 +16,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Literal, ParamSpec, TypeVar
 
-from labkit.errors import NotALabFile, StoreCorrupt
+from labkit.errors import NotALabFile, StoreCorrupt, StoreReadOnly
 
 BUSY_TIMEOUT_SECONDS = 5.0
 """What SQLite waits for a lock on a plain connection, if nobody says otherwise."""
@@ -91,6 +91,8 @@ def open_file(path: str, schema: Schema, synchronous: Synchronous, examine: bool
         sqlite3.DatabaseError: SQLite's own words.
     """
     _refuse_emptied(path)
+    if os.access(path, os.R_OK) and not os.access(path, os.W_OK):  # SQLite would leave a -wal and -shm that are so, too
+        raise StoreReadOnly(os.path.basename(path), "the file may not be written")
     try:
         return _prepared(_connect(path), path, schema, synchronous, examine, wal=True)
     except sqlite3.OperationalError as error:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from labkit.changes import Changes
 from labkit.records import OutboxMessage
-from labkit.seams import Point
+from labkit.seams import Point, reading
 
 
 class OutboxChanges(Changes):
@@ -41,7 +41,7 @@ class OutboxChanges(Changes):
                 db.execute(
                     "UPDATE outbox SET deliveries = deliveries + 1, delivered_at = coalesce(delivered_at, ?) "
                     "WHERE message_id = ?",
-                    (self.clock.now(), message.id),
+                    (reading(self.clock), message.id),
                 )
             self._boundary(Point("mark_delivered", message.id, "marked"))
             delivered += 1

@@ -16,7 +16,7 @@ from labkit.database import Database, Schema, Synchronous, opened
 from labkit.errors import InvalidInput, Refused, StoreCorrupt
 from labkit.exchange import Receipt, Refusal, Request, Standing, checked_token
 from labkit.records import checked_id, checked_name, checked_seconds
-from labkit.seams import Clock, SystemClock
+from labkit.seams import Clock, SystemClock, reading
 
 LEDGER = Schema("ledger.sql", application_id=0x4C414252, version=1)
 
@@ -133,7 +133,7 @@ class RemoteService:
             db.execute(
                 "INSERT INTO under_way (operation_id, request_id, body, key, token, arrives_at) "
                 "VALUES (?, ?, ?, ?, ?, ?)",
-                (*astuple(request), self.clock.now() + self.late_by_seconds),
+                (*astuple(request), reading(self.clock) + self.late_by_seconds),
             )
 
     def arrivals(self) -> list[float]:
@@ -177,7 +177,7 @@ class RemoteService:
 
     def _arrive(self, db: sqlite3.Connection, due: float | None = None) -> float:
         """Let late requests arrive, each at its own time and not at the time of this look; return the time now."""
-        now = self.clock.now()
+        now = reading(self.clock)
         query = (
             "DELETE FROM under_way WHERE arrives_at <= ? "
             "RETURNING arrives_at, seq, operation_id, request_id, body, key, token"

@@ -29,6 +29,18 @@ class Clock(Protocol):
         """Let at least `seconds` pass."""
 
 
+def reading(clock: Clock) -> float:
+    """Read a clock.
+
+    Raises:
+        InvalidInput: it tells something else than a finite number of seconds, which no row may hold.
+    """
+    now = clock.now()
+    if not isinstance(now, int | float) or not isfinite(now):
+        raise InvalidInput("a clock that tells a finite number of seconds", now)
+    return now
+
+
 class SystemClock:
     """The machine's clock: seconds since 1970, so that it means the same in every process."""
 

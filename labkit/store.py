@@ -38,7 +38,7 @@ from labkit.records import (
 )
 from labkit.releasing import ReleasingChanges
 from labkit.retries import Budget
-from labkit.seams import Boundary, Clock, Point, SystemClock, no_boundary
+from labkit.seams import Boundary, Clock, Point, SystemClock, no_boundary, reading
 from labkit.states import State
 
 SCHEMA = Schema("schema.sql", application_id=0x4C41424B, version=1)
@@ -103,7 +103,9 @@ class TaskStore(AcquiringChanges, ReleasingChanges, DecidingChanges, OutboxChang
         rows = [_planned(task_id, position, one) for position, one in enumerate(operations)]
         if len({row[0] for row in rows}) != len(rows):
             raise InvalidInput("operation names unique within the task", [one.name for one in operations])
-        now = self.clock.now()
+        if not isinstance(budget, Budget):
+            raise InvalidInput("a Budget", budget)
+        now = reading(self.clock)
         due = now if next_run_at is None else checked_seconds("next_run_at", next_run_at, float("-inf"))
         with self._db.write() as db:
             created = db.execute(
@@ -148,7 +150,7 @@ class TaskStore(AcquiringChanges, ReleasingChanges, DecidingChanges, OutboxChang
     def overdue(self) -> list[Task]:
         """Read the tasks whose question a person has not answered in time. A doubt among them is never failed."""
         due = "state = 'awaiting_confirmation' AND awaiting_until <= ? ORDER BY awaiting_until, id"
-        return self._read(due, self.clock.now())
+        return self._read(due, reading(self.clock))
 
     def history(self, task_id: str) -> list[Entry]:
         """Read a task's history, oldest first; rows of it are never changed or deleted."""

@@ -180,6 +180,10 @@ def test_only_the_remote_itself_can_be_late():
 def test_keys_are_quoted_and_ids_stay_one_segment_of_the_path():
     assert quoted_key('a"b\\c') == '"a\\"b\\\\c"'
     assert path_of("../x y/ü") == "%2E%2E%2Fx%20y%2F%C3%BC"
-    for key in ("", "ü", "a\nb", "\x7f"):
-        with pytest.raises(InvalidInput, match="printable ASCII"):
-            quoted_key(key)
+
+
+def test_a_key_that_is_no_ascii_is_percent_encoded_and_other_keys_stay_other_keys():
+    assert quoted_key("tâche-7/refund") == '"t%C3%A2che-7/refund"'
+    assert quoted_key("t%C3%A2che-7/refund") == '"t%25C3%25A2che-7/refund"'
+    plain = "".join(chr(code) for code in range(0x20, 0x7F) if chr(code) not in '%"\\')
+    assert quoted_key(plain) == f'"{plain}"'

@@ -10,6 +10,7 @@ import sys
 import threading
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from stage import FIRST, FOREVER, ID, PLAN, Stage
 
 from labkit import errors, opening
 from labkit.database import Database
+from labkit.deciding import Answer
 from labkit.errors import (
     ConditionUnmet,
     InvalidInput,
@@ -284,7 +286,7 @@ def test_what_may_not_be_written_is_read_only(ledger: bool, named: Errors) -> No
     assert {seen["file"], seen["folder"]} == kinds(named)
 
 
-UNREACHABLE = "the file may not be read, the disk is mounted read-only, or the folder is missing"
+UNREACHABLE = "the file may not be read, or the folder is missing"
 
 
 @POSIX
@@ -296,10 +298,68 @@ def test_what_may_not_be_read_or_has_no_folder_is_not_found(ledger: bool, named:
 
 @POSIX
 @pytest.mark.skipif(not disks.can_mount(), reason="only root may mount a disk read-only")
-@fault(UNREACHABLE, StoreNotFound)
-def test_on_a_disk_mounted_read_only_no_file_is_found_or_created(ledger: bool, named: Errors) -> None:
+@fault("the disk is mounted read-only", StoreReadOnly, StoreNotFound)
+def test_on_a_disk_mounted_read_only_a_file_is_read_only_and_none_is_created(ledger: bool, named: Errors) -> None:
     seen = run("disks", "read_only", *["--ledger"] * ledger, before=("unshare", "-m"), seconds=120)
+    assert seen == {"file.sqlite": "StoreReadOnly", "with log.sqlite": "StoreReadOnly", "new.sqlite": "StoreNotFound"}
     assert set(seen.values()) == kinds(named)
+
+
+@POSIX
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+@fault("the file or its folder may not be written", StoreReadOnly)
+def test_a_file_that_was_made_writable_again_opens(path: Path, ledger: bool, named: Errors) -> None:
+    before = filled(path, ledger)
+    path.chmod(0o444)
+    with pytest.raises(named):
+        open_file(path, ledger)
+    path.chmod(0o644)
+    with open_file(path, ledger) as again:
+        assert names(again) == before
+
+
+@POSIX
+@fault(UNREACHABLE, StoreNotFound)
+@pytest.mark.parametrize("where", ["x" * 260, "y" * 5000 + "/tasks.sqlite"], ids=["long name", "long path"])
+def test_a_name_that_no_disk_takes_is_not_found(where: str, tmp_path: Path, ledger: bool, named: Errors) -> None:
+    with pytest.raises(named):
+        open_file(tmp_path / where, ledger)
+
+
+@POSIX
+@fault(UNREACHABLE, StoreNotFound)
+def test_in_a_working_folder_that_was_deleted_no_file_is_found(tmp_path: Path, ledger: bool, named: Errors) -> None:
+    script = f"""
+import os, shutil
+from labkit import RemoteService, TaskStore
+from labkit.errors import StoreNotFound
+os.chdir({str(tmp_path)!r})
+shutil.rmtree({str(tmp_path)!r})
+try:
+    {'RemoteService("tasks.sqlite", "payments")' if ledger else 'TaskStore("tasks.sqlite")'}
+except StoreNotFound as error:
+    print(type(error).__name__)
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
+    assert {done.stdout.strip()} == kinds(named), done.stderr
+
+
+@dataclass
+class OddPath(os.PathLike[Any]):
+    """Says it is a path, and is none."""
+
+    name: Any
+
+    def __fspath__(self) -> Any:
+        return self.name
+
+
+@pytest.mark.parametrize(
+    "odd", ["", ":memory:", "a\0b", "\ud800", b"bytes", 5, None, OddPath(b"a"), OddPath("a\0b"), OddPath(5)], ids=repr
+)
+def test_what_is_no_path_is_invalid(odd: Any, ledger: bool) -> None:
+    with pytest.raises(InvalidInput, match="the path of a file"):
+        open_file(odd, ledger)
 
 
 def kinds(named: Errors) -> set[str]:
@@ -941,6 +1001,75 @@ def test_a_store_closed_under_another_thread_rolls_back_and_says_so(path: Path, 
         assert len(names(again)) == 3
 
 
+MANY_THREADS = """
+import sys, threading, time
+from labkit import PlannedOperation, RemoteService, TaskStore
+from labkit.errors import StoreClosed
+from labkit.exchange import Request
+
+path, ledger, said = sys.argv[1], sys.argv[2] == "ledger", []
+plan = [PlannedOperation("refund", "payments", {})]
+
+
+def work(name):
+    try:
+        for n in range(1_000_000):
+            if ledger:
+                opened.handle(Request(f"{name}-{n}", "r", "{}"))
+            else:
+                opened.enqueue(f"{name}-{n}", plan)
+                opened.claim_next(name)
+                opened.tasks()
+    except StoreClosed:
+        said.append("StoreClosed")
+
+
+for turn in range(5):
+    opened = RemoteService(path, "payments") if ledger else TaskStore(path)
+    threads = [threading.Thread(target=work, args=(f"{turn}-{n}",)) for n in range(4)]
+    with opened:
+        for thread in threads:
+            thread.start()
+        time.sleep(0.05)
+    for thread in threads:
+        thread.join(30)
+assert said == ["StoreClosed"] * 20, said
+"""
+
+
+@fault("the store is closed while another thread uses it")
+def test_closing_under_many_busy_threads_ends_their_calls_and_not_the_process(path: Path, ledger: bool) -> None:
+    command = [sys.executable, "-X", "faulthandler", "-c", MANY_THREADS, str(path), "ledger" if ledger else "store"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stderr) == (0, "")
+    with closing(sqlite3.connect(path)) as db:
+        assert db.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+
+
+@fault("the store is closed while another thread uses it")
+def test_closing_does_not_wait_for_ever_for_a_thread_that_stays_in_its_call(path: Path, ledger: bool) -> None:
+    opened = open_file(path, ledger)
+    inside, closed = threading.Event(), threading.Event()
+    seen: list[BaseException] = []
+
+    def use() -> None:
+        try:
+            with opened._db.write() as db:
+                inside.set()
+                closed.wait()
+                db.execute("SELECT 1")
+        except StoreClosed as error:
+            seen.append(error)
+
+    thread = threading.Thread(target=use)
+    thread.start()
+    inside.wait()
+    opened.close()
+    closed.set()
+    thread.join()
+    assert opened._db._opened == {}, "its owner has closed it"
+
+
 @fault("a call comes in the middle of a call on the same file", StoreClosed)
 def test_a_gate_that_touches_its_own_ledger_breaks_the_call_and_leaves_nothing_half_done(
     path: Path, named: Errors
@@ -1114,6 +1243,54 @@ def test_a_reference_a_source_and_a_reason_are_text_without_nul(odd: Any, stage:
         lambda: stage.store.ask(lost, odd, 60),
     ):
         with pytest.raises(named, match="text without NUL"):
+            call()
+    assert stage.rows() == before
+
+
+class OddClock(ManualClock):
+    """Tells what no clock should tell."""
+
+    told: Any = None
+
+    def now(self) -> Any:
+        return self.told if self.told is not None else super().now()
+
+
+@fault(ODD, InvalidInput)
+@pytest.mark.parametrize("told", [float("nan"), float("inf"), "noon"], ids=str)
+def test_a_clock_that_tells_no_time_is_refused_and_nothing_is_written(told: Any, path: Path, named: Errors) -> None:
+    clock = OddClock()
+    with TaskStore(path, clock, synchronous="OFF") as store:
+        stage = Stage(store, clock)
+        lease, before = stage.running(), stage.rows()
+        clock.told = told
+        for call in (
+            lambda: store.enqueue("task-2", PLAN),
+            lambda: store.intend(lease, FIRST),
+            lambda: store.claim_next("worker-2"),
+            store.overdue,
+        ):
+            with pytest.raises(named, match="a clock that tells"):
+                call()
+        assert stage.rows() == before
+    with RemoteService(path.with_name("ledger"), "payments", clock=clock, synchronous="OFF") as service:
+        for request in (service.handle, service.accept_late):
+            with pytest.raises(named, match="a clock that tells"):
+                request(Request("a", "r", "{}"))
+
+
+@fault(ODD, InvalidInput)
+def test_arguments_of_another_type_are_named_and_nothing_is_written(stage: Stage, named: Errors) -> None:
+    sent = stage.sent()
+    before = stage.rows()
+    for call in (
+        lambda: stage.store.enqueue("task-2", PLAN, budget="x"),  # type: ignore[arg-type]
+        lambda: stage.store.checkpoint(sent, FIRST, "r", True),  # type: ignore[arg-type]
+        lambda: stage.store.answer(None, Answer.APPLIED, "Ada"),  # type: ignore[arg-type]
+        lambda: stage.store.cancel(None),  # type: ignore[arg-type]
+        lambda: stage.store.intend(5, FIRST),  # type: ignore[arg-type]
+    ):
+        with pytest.raises(named):
             call()
     assert stage.rows() == before
 

@@ -12,12 +12,19 @@ import httpx
 import pytest
 import uvicorn
 
+from labkit.policies import SAME_KEY
 from labkit.real import reading, service
+from labkit.real.client import HttpService
 from labkit.real.host import bind, config_of
 from labkit.real.reading import MAX_BODY_BYTES
 from labkit.real.service import REFUSALS, Arrangement, Connections, Face
+from labkit.records import PlannedOperation
 from labkit.remote import Capabilities, RemoteService
 from labkit.seams import Call, Delivery, ManualClock
+from labkit.states import State
+from labkit.store import TaskStore
+from labkit.wire import Remote
+from labkit.worker import Worker
 
 ONE = "/payments/operations/task-1/refund"
 BODY = {"order": 1042, "amount": 40}
@@ -117,6 +124,19 @@ def test_the_manual_and_the_ledger_can_be_read(server: Server):
     assert ledger["requests"] == [
         {"operation": "task-1/refund", "request": "task-1/refund#1", "answer": "applied: payments-1"}
     ]
+
+
+@pytest.mark.parametrize("task_id", ["tâche-7", "t 100%", 'a"b\\c', "x" * 200, "🎉" * 200], ids=ascii)
+def test_whatever_id_the_store_takes_is_carried_out_and_deduplicated_over_http(
+    server: Server, task_id: str, store: TaskStore
+):
+    task = store.enqueue(task_id, [PlannedOperation("r" * (200 if len(task_id) == 200 else 5), "payments", BODY)])
+    http = HttpService(server.address, "payments", WANTS["payments"])
+    server.fates.append(Arrangement(Delivery.RESPONSE_LOST))
+    worker = Worker(store, {"payments": Remote(http)}, SAME_KEY, talks=False)
+    assert worker.run(task_id) is State.SUCCEEDED
+    http.close()
+    assert server.effects() == {task.operations[0].id: 1}
 
 
 @pytest.mark.parametrize("status", sorted(REFUSALS))
@@ -262,7 +282,7 @@ def test_a_body_that_does_not_come_is_not_waited_for(server: Server, monkeypatch
         '"a";b=1',
         "'a'",
         '"a\\b"',
-        '"' + "k" * 201 + '"',
+        '"' + "k" * 6_001 + '"',
         '"' + "k" * 20_000 + '"',
         "?1",
         ":YQ==:",
@@ -320,7 +340,7 @@ def test_headers_that_cannot_be_meant_are_refused(server: Server, headers: list[
         ("POST", "/payments/operations/", 400),
         ("POST", "/payments/operations/%00", 400),
         ("POST", "/payments/operations/a%0Ab", 404),
-        ("POST", "/payments/operations/" + "x" * 201, 400),
+        ("POST", "/payments/operations/" + "x" * 501, 400),
     ],
 )
 def test_wrong_methods_places_and_operations_are_refused_with_a_problem(

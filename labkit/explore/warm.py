@@ -82,7 +82,7 @@ class LifeDatabase(WarmDatabase):
     def __init__(self, warm: Database, life: Life) -> None:
         self.path, self.schema, self.synchronous = warm.path, warm.schema, warm.synchronous
         self.journal_mode = warm.journal_mode
-        self._only, self._life = warm.connection(), life
+        self._only, self._life, self._busy = warm.connection(), life, set()
 
     def connection(self) -> sqlite3.Connection:
         """The warm connection, for as long as the worker is alive."""

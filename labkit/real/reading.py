@@ -12,8 +12,8 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
 from labkit.errors import InvalidInput
-from labkit.exchange import LARGEST_TOKEN
-from labkit.records import MAX_ID, checked_id, to_json
+from labkit.exchange import LARGEST_TOKEN, MAX_KEY
+from labkit.records import checked_id, to_json
 
 MAX_BODY_BYTES = 64 * 1024
 BODY_SECONDS = 10.0
@@ -40,8 +40,8 @@ def key_of(request: Request) -> str | None:
         return None
     match = _STRING.fullmatch(written)
     key = "" if match is None else re.sub(r"\\(.)", r"\1", match[1])
-    if not 0 < len(key) <= MAX_ID:
-        bad(f'Idempotency-Key: expected a string of 1 to {MAX_ID} characters within quotes, such as "task-1/refund"')
+    if not 0 < len(key) <= MAX_KEY:
+        bad(f'Idempotency-Key: expected a string of 1 to {MAX_KEY} characters within quotes, such as "task-1/refund"')
     return key
 
 

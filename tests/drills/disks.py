@@ -115,8 +115,11 @@ def limited(folder: Path, ledger: bool) -> dict[str, object]:
 def read_only(folder: Path, ledger: bool) -> dict[str, object]:
     mount(folder, "size=4m")
     use(folder / "file.sqlite", ledger)()
+    use(folder / "with log.sqlite", ledger)()
+    for end in ("-wal", "-shm"):
+        (folder / f"with log.sqlite{end}").touch()
     mount(folder, "remount", "ro")
-    found = {name: outcome(use(folder / name, ledger)) for name in ("file.sqlite", "new.sqlite")}
+    found = {name: outcome(use(folder / name, ledger)) for name in ("file.sqlite", "with log.sqlite", "new.sqlite")}
     subprocess.run(["umount", folder], check=True)
     return found
 

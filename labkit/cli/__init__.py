@@ -116,10 +116,12 @@ def _run_matrix(options: argparse.Namespace) -> int:
     return run_matrix(as_json=options.json)
 
 
-def _accept_faults(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--fault", action="append", default=[], metavar="KIND=RATE", help="such as response_lost=0.2 or 503=0.1"
-    )
+_SERVE_FAULTS = "request_lost, response_lost, late, 403, 429, 503"  # by hand: what has the list loads uvicorn
+
+
+def _accept_faults(parser: argparse.ArgumentParser, kinds: str) -> None:
+    told = f"a share of the calls that goes wrong, such as late=0.2; may be repeated. Kinds: {kinds}"
+    parser.add_argument("--fault", action="append", default=[], metavar="KIND=RATE", help=told)
 
 
 def _accept_drill(parser: argparse.ArgumentParser) -> None:
@@ -127,7 +129,7 @@ def _accept_drill(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--kills", type=int, default=20, metavar="N", help="how many workers to kill (default: 20)")
     parser.add_argument("--seed", type=int, default=1, metavar="N", help="of the draws (default: 1)")
     parser.add_argument("--steps", type=int, default=3, choices=(1, 2, 3), help="of the task's three operations")
-    _accept_faults(parser)
+    _accept_faults(parser, f"refused, {_SERVE_FAULTS}")
 
 
 def _run_drill(options: argparse.Namespace) -> int:
@@ -139,7 +141,7 @@ def _run_drill(options: argparse.Namespace) -> int:
 def _accept_serve(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--port", type=int, default=0, metavar="N", help="default: a free one that the system chooses")
     parser.add_argument("--folder", type=Path, metavar="DIR", help="keep the ledgers there (default: nowhere)")
-    _accept_faults(parser)
+    _accept_faults(parser, _SERVE_FAULTS)
     parser.add_argument("--seed", type=int, default=1, metavar="N", help="of the draws (default: 1)")
     parser.add_argument("--late-by", type=float, default=30.0, metavar="SECONDS", help="of late requests (default: 30)")
 

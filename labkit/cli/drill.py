@@ -2,18 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from labkit.cli.serve import drawn, rates_of
+from labkit.cli.serve import FAULTS, drawn, rates_of
 from labkit.errors import LabError
 from labkit.policies import POLICIES
 from labkit.real.kills import BAD, Found, Tally, kill_at_random
 from labkit.real.service import Arrange
 from labkit.real.setting import Fate, Fates
-from labkit.seams import Call
+from labkit.runs import Verdict
+from labkit.seams import Call, Delivery
 
 MOST_SHOWN = 3
+KINDS = (Delivery.REFUSED, *FAULTS)
+"""What a drill can do to calls: a connection can be refused here too, for the drill leads the caller."""
+
+MEANING: Mapping[Verdict, str] = {
+    Verdict.EXACTLY_ONCE: "the task succeeded, and the ledgers show each effect once",
+    Verdict.STOPPED_CLEAN: "the task ended unfinished; record and ledgers agree on what was done",
+    Verdict.NEEDS_A_PERSON: "the task still waits for a person's answer",
+    Verdict.STUCK: "the task did not come to an end",
+    Verdict.LOST: "the task ended, and record and ledgers disagree on what was done",
+    Verdict.DUPLICATED: "the ledgers show an effect more than once",
+}
+CLEAN = "No effect was lost or doubled, and nothing is stuck. That holds for these kills; no number proves it."
 
 
 def network_of(arrange: Arrange) -> Fates:
@@ -41,30 +54,52 @@ def run_drill(
         kills: how many.
         seed: of the draws.
         steps: how many of the three operations.
-        faults: what becomes of calls beside that, as for `recovery-lab serve`.
+        faults: what becomes of calls beside that, each `KIND=RATE`, a kind of `KINDS` and its share of the calls.
         play: plays the runs, as `kill_at_random` does.
 
     Returns:
-        0 if no work was lost, doubled or stuck, 1 if some was, 2 if the drill could not be held.
+        0 if all is well; 1 if work was lost, doubled, stuck or given up without a reason; 2 if no drill could be held.
     """
-    shown = 0
-
-    def tell(found: Found) -> None:
-        nonlocal shown
-        if found.verdict in BAD and shown < MOST_SHOWN:
-            shown += 1
-            print(f"  {found}", flush=True)
-
     print(f"{program}: workers are real processes, the remotes are behind HTTP, and every kill is one.", flush=True)
     try:
-        network = network_of(drawn(rates_of(faults), seed))
-        tally = play(program if program in POLICIES else Path(program), kills, seed, steps, network=network, tell=tell)
+        network = network_of(drawn(rates_of(faults, KINDS), seed))
+        what = program if program in POLICIES else Path(program)
+        tally = play(what, kills, seed, steps, network=network, tell=_Examples())
     except LabError as error:
         print(f"This went wrong: {error}")
         return 2
-    print(tally)
+    print("\n".join(lines_of(tally)))
+    return 1 if tally.bad or tally.given_up else 0
+
+
+class _Examples:
+    """Shows the first runs that are not as they should be, as they end."""
+
+    def __init__(self) -> None:
+        self._left = MOST_SHOWN
+
+    def __call__(self, found: Found) -> None:
+        if self._left and (found.verdict in BAD or found.given_up):
+            self._left -= 1
+            print(f"  {found}", flush=True)
+
+
+def lines_of(tally: Tally) -> list[str]:
+    """Say how many runs ended how, and what that is worth."""
+    lines = [f"{counted(tally.kills, 'kill')} in {counted(len(tally.runs), 'run')}. They ended:"]
+    lines += [f"{count:>6}  {verdict}: {MEANING[verdict]}" for verdict, count in tally.verdicts.items()]
     if tally.bad:
-        print(f"In {len(tally.bad)} of {len(tally.runs)} runs work was lost, doubled or stuck.")
-    else:
-        print("No effect was lost or doubled, and nothing is stuck. That holds for these kills; no number proves it.")
-    return 1 if tally.bad else 0
+        lines.append(f"In {len(tally.bad)} of {counted(len(tally.runs), 'run')} work was lost, doubled or stuck.")
+    if tally.given_up:
+        lines.append(
+            f"Warning: in {len(tally.given_up)} of {counted(len(tally.runs), 'run')} the program gave the task up, "
+            "though nobody cancelled it and no remote refused anything."
+        )
+    if not tally.bad and not tally.given_up:
+        lines.append(CLEAN)
+    return lines
+
+
+def counted(count: int, what: str) -> str:
+    """Write a number of things: 1 run, 2 runs."""
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"

@@ -65,17 +65,21 @@ def open_lab(
     if any(environ.get(name) for name in INSIDE_JUPYTER):
         print(_where_to_look(folder, page, environ))
         return 0
+    if not _can_start(folder):
+        return 2
+    command = jupyter_command(folder, page, port=port, browser=browser and has_display(environ))
+    return (start or _become)(command, child_environment(environ))
+
+
+def _can_start(folder: Path) -> bool:
+    """Return whether JupyterLab is here to be started; say what is missing, or cannot be kept."""
     if importlib.util.find_spec("jupyterlab") is None:
         print(f"JupyterLab is not installed for {sys.executable}.", file=sys.stderr)
         print("In the lab's folder: pip install -r requirements.lock -e .", file=sys.stderr)
-        return 2
+        return False
     if not can_write(folder):
-        print(
-            f"Note: {folder} cannot be written to; use a copy of the lab to keep your answers.",
-            file=sys.stderr,
-        )
-    command = jupyter_command(folder, page, port=port, browser=browser and has_display(environ))
-    return (start or _become)(command, child_environment(environ))
+        print(f"Note: {folder} cannot be written to; use a copy of the lab to keep your answers.", file=sys.stderr)
+    return True
 
 
 def notebook_places() -> tuple[Path, ...]:

@@ -67,8 +67,12 @@ def run_serve(
     return 0
 
 
-def rates_of(faults: Sequence[str]) -> Mapping[str, float]:
+def rates_of(faults: Sequence[str], kinds: Sequence[str] = FAULTS) -> Mapping[str, float]:
     """Read `KIND=RATE` words.
+
+    Args:
+        faults: the words.
+        kinds: those that can be meant.
 
     Raises:
         InvalidInput: a kind or a rate cannot be meant, or the rates add up to more than 1.
@@ -80,8 +84,8 @@ def rates_of(faults: Sequence[str]) -> Mapping[str, float]:
             rates[kind] = float(rate)
         except ValueError:
             rates[kind] = -1.0
-    if not set(rates) <= set(FAULTS) or not all(0 <= rate <= 1 for rate in rates.values()) or sum(rates.values()) > 1:
-        raise InvalidInput(f"KIND=RATE, a kind of {', '.join(FAULTS)}, rates of at most 1 together", list(faults))
+    if not set(rates) <= set(kinds) or not all(0 <= rate <= 1 for rate in rates.values()) or sum(rates.values()) > 1:
+        raise InvalidInput(f"KIND=RATE, a kind of {', '.join(kinds)}, rates of at most 1 together", " ".join(faults))
     return rates
 
 

@@ -56,7 +56,11 @@ class _Printed(io.TextIOWrapper):
 
 def _result(job: Any, parcel: bytes) -> dict[str, Any]:
     try:
-        return {"value": pickle.loads(job)(pickle.loads(parcel))}
+        answer = pickle.loads(parcel)
+    except BaseException as error:  # of a module that is gone, or of whatever an object does
+        return {"trouble": f"It cannot be made again in the check's own process: {in_words(error)}."}
+    try:
+        return {"value": pickle.loads(job)(answer)}
     except (NotAttempted, NotImplementedError):
         return {"stub": True}
     except Unfit as unfit:

@@ -12,17 +12,17 @@ from functools import partial, wraps
 from typing import Any
 from weakref import WeakKeyDictionary
 
-import cloudpickle
 from greenlet import getcurrent, greenlet
 
 from labkit.course.story import Step, story_of
 from labkit.course.submission import NotAttempted, Submission, Unfit
 from labkit.course.trials import Trial
 from labkit.course.watching import failure_of
-from labkit.explore.exploration import told
+from labkit.explore.exploration import Exploration, told
 from labkit.explore.lives import sleep_here
 from labkit.explore.scenario import Scenario
 from labkit.explore.search import explore
+from labkit.packing import packed
 
 SHARE_OF_SECONDS = 0.8
 """Of those of a check: a search that is slow ends by itself and says so, before it is taken for one without an end."""
@@ -130,7 +130,7 @@ def hunt(settings: Sequence[Setting], seconds: float, answer: Answer) -> list[di
     """
     found = []
     deadline = time.monotonic() + seconds
-    parcel = cloudpickle.dumps(answer)
+    parcel = packed(answer)
     _sleep_on_the_clock_of_the_run()
     for setting in settings:
         reached: list[bool] = []
@@ -138,25 +138,27 @@ def hunt(settings: Sequence[Setting], seconds: float, answer: Answer) -> list[di
         shown = explore(scenario, setting.surprises, max_seconds=max(0.0, deadline - time.monotonic()))
         if reached and not shown.passed:
             raise NotAttempted
-        failure = None if shown.failure is None else failure_of(scenario, shown.failure.schedule, answer)
-        trouble = "" if shown.passed or failure else f"{shown.summary}."
-        if shown.cut_short.startswith("stopped after"):
-            trouble = TOO_SLOW.format(shown.schedules)
-        if "not the same on every run" in trouble or (shown.failure is not None and failure is None):
-            trouble = NOT_THE_SAME
-        found.append(
-            {
-                "title": setting.title,
-                "summary": shown.summary if scenario.allowed else "the quiet run keeps every law",
-                "schedules": shown.schedules,
-                "happened": dict(shown.happened),
-                "failure": failure,
-                "trouble": trouble,
-            }
-        )
+        found.append({"title": setting.title, **_told_of(shown, scenario, answer)})
         if not shown.passed:
             break
     return found
+
+
+def _told_of(shown: Exploration, scenario: Scenario, answer: Answer) -> dict[str, Any]:
+    """What the search of one setting came to, as JSON."""
+    failure = None if shown.failure is None else failure_of(scenario, shown.failure.schedule, answer)
+    trouble = "" if shown.passed or failure else f"{shown.summary}."
+    if shown.cut_short.startswith("stopped after"):
+        trouble = TOO_SLOW.format(shown.schedules)
+    if "not the same on every run" in trouble or (shown.failure is not None and failure is None):
+        trouble = NOT_THE_SAME
+    return {
+        "summary": shown.summary if scenario.allowed else "the quiet run keeps every law",
+        "schedules": shown.schedules,
+        "happened": dict(shown.happened),
+        "failure": failure,
+        "trouble": trouble,
+    }
 
 
 def _sleep_on_the_clock_of_the_run() -> None:

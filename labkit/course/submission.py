@@ -15,13 +15,13 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-import cloudpickle
-
 from labkit.errors import LabError
+from labkit.packing import CannotTravel, packed
 from labkit.scratch import Scratch
 
 PARCEL_FILE, ANSWER_FILE = "parcel", "answer.json"
 MAX_WORDS = 200
+MAX_LOOKED_AT = 2_000
 MAX_TOLD = 1_000
 """What is told beyond that is not looked at: a generator need not end."""
 
@@ -49,7 +49,9 @@ class Submission:
         if not callable(answer):
             raise Unfit("The answer must be the function itself, without brackets behind its name.")
         try:
-            self._answer = cloudpickle.dumps(answer)
+            self._answer = packed(answer)
+        except CannotTravel as error:
+            raise Unfit(f"{error}.") from None
         except Exception as error:  # whatever a student's object does when it is pickled
             raise Unfit(f"It holds something that cannot travel to another process: {in_words(error)}.") from None
         self.seconds, self.printed = seconds, ""
@@ -69,7 +71,7 @@ class Submission:
         """
         with Scratch() as folder:
             left = max(0.0, self._deadline - time.monotonic())
-            parcel = cloudpickle.dumps((sys.path, life, left, cloudpickle.dumps(job), self._answer))
+            parcel = packed((sys.path, life, left, packed(job), self._answer))
             (folder / PARCEL_FILE).write_bytes(parcel)
             self._run_child(folder, life, left)
             found = _read(folder / ANSWER_FILE)
@@ -134,8 +136,9 @@ def in_words(error: BaseException) -> str:
 
 
 def shortened(text: str, length: int = MAX_WORDS) -> str:
-    """Make of any text one line of bounded length, without addresses and signs that cannot be printed."""
-    text = re.sub(r" at 0x[0-9A-Fa-f]+", "", " ".join(text[: 2 * length].split()))
+    """Make of any text one line of bounded length, without addresses, modules' files and signs not to be printed."""
+    text = re.sub(r" at 0x[0-9A-Fa-f]+", "", " ".join(text[:MAX_LOOKED_AT].split()))
+    text = re.sub(r"(<module '[^']*') from '[^']*'>", r"\1>", text)
     text = "".join(sign if sign.isprintable() else "?" for sign in text)
     return text if len(text) <= length else f"{text[:length]} …"
 

@@ -16,12 +16,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
-import cloudpickle
-
 from labkit.errors import LabError
 from labkit.explore.choices import Schedule, ScheduleMismatch
 from labkit.explore.scenario import Played, Scenario, World
 from labkit.explore.warm import Files
+from labkit.packing import packed
 
 Seen = tuple[Played, Sequence[Schedule]]
 """A run, with its steps where it broke a law, and the schedules with one surprise more."""
@@ -86,7 +85,7 @@ class Spread:
     """Hands batches to an executor, some ahead, and takes their results in order.
 
     Args:
-        scenario: what is explored; it travels by cloudpickle.
+        scenario: what is explored; it travels as `labkit.packing` says.
         executor: any executor; it is not shut down.
         deadline: on the monotonic clock; None for no limit.
         go_on: a batch does not end at the first run that breaks a law.
@@ -94,7 +93,7 @@ class Spread:
 
     def __init__(self, scenario: Scenario, executor: Executor, deadline: float | None, go_on: bool) -> None:
         self._parcel, self._executor, self._deadline, self._go_on = (
-            cloudpickle.dumps(scenario),
+            packed(scenario),
             executor,
             deadline,
             go_on,
@@ -150,7 +149,7 @@ def run_batch(parcel: bytes, schedules: bytes, deeper: bool, go_on: bool, folder
         folder: of the search; on another machine there is none.
     """
     try:
-        return _run_batch(cloudpickle.loads(parcel), pickle.loads(schedules), deeper, go_on, Path(folder))
+        return _run_batch(pickle.loads(parcel), pickle.loads(schedules), deeper, go_on, Path(folder))
     except Exception as error:
         trouble = error
         if not _travels(error):

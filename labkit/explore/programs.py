@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from labkit.policies import POLICIES
 from labkit.states import State
@@ -27,10 +26,3 @@ class LabWorker:
         """Run the worker once, under a name; it writes a transcript where its policy goes by one."""
         talks = self.policy == "replay_transcript"
         return Worker(store, remotes, POLICIES[self.policy], name, talks=talks).run(task_id)
-
-
-def label_of(program: Callable[..., Any]) -> str:
-    """What people call a program: its function's name, or its policy's."""
-    if isinstance(program, LabWorker):
-        return program.policy
-    return str(getattr(program, "__name__", type(program).__name__))

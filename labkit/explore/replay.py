@@ -9,10 +9,10 @@ from labkit.errors import InvalidInput
 from labkit.explore.capsule import KEPT, Capsule
 from labkit.explore.fields import plain
 from labkit.explore.processes import ProcessWorld
-from labkit.explore.programs import label_of
 from labkit.explore.scenario import Played, Scenario, World
 from labkit.explore.setup import scenario_from
-from labkit.explore.world import Program, TaskScenario
+from labkit.explore.world import TaskScenario
+from labkit.programs import Program, label_of
 from labkit.runs import Moment, Run
 
 

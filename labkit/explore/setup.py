@@ -10,10 +10,11 @@ from labkit.errors import InvalidInput
 from labkit.explore.choices import SURPRISES
 from labkit.explore.fields import Fields, flat_from_json, flat_to_json, plain
 from labkit.explore.laws import LAWS
-from labkit.explore.programs import LabWorker, label_of
+from labkit.explore.programs import LabWorker
 from labkit.explore.scenario import Scenario
-from labkit.explore.world import Program, TaskScenario
+from labkit.explore.world import TaskScenario
 from labkit.policies import POLICIES
+from labkit.programs import Program, label_of
 from labkit.records import Json, PlannedOperation
 from labkit.remote import Capabilities
 from labkit.retries import Budget

@@ -11,7 +11,6 @@ from typing import Any, NamedTuple, TypeVar
 from labkit.agent import REMOTES, plan
 from labkit.changes import Assumptions
 from labkit.database import Database, Schema
-from labkit.deciding import Answer
 from labkit.explore.choices import Schedule
 from labkit.explore.laws import ACQUIRING, LAWS, Law, Record, broken
 from labkit.explore.lives import START, Life
@@ -20,6 +19,8 @@ from labkit.explore.scenario import Played
 from labkit.explore.scheduler import Scheduler
 from labkit.explore.simulation import SimulatedWorld
 from labkit.explore.warm import Known, LifeDatabase, Rows, WarmDatabase
+from labkit.person import WHO, answer_truthfully
+from labkit.programs import Program
 from labkit.records import PlannedOperation, Task
 from labkit.remote import LEDGER, Capabilities, RemoteService
 from labkit.retries import Budget
@@ -36,9 +37,6 @@ MAX_UNDO_ASKED = 5
 
 ONE_WORKER = frozenset({"crash", "refused", "request_lost", "response_lost", "late"})
 ALL_SURPRISES = ONE_WORKER | {"pause", "switch"}
-
-Program = Callable[[str, TaskStore, Mapping[str, Remote]], Any]
-"""A worker's code: it is given a task's id, a store and the remotes by name."""
 
 
 @dataclass(frozen=True)
@@ -192,19 +190,12 @@ class TaskWorld(SimulatedWorld):
         """What a truthful, patient person does: look into the ledger and answer; ask for what is done to be undone."""
         task = self._task()
         if self.scenario.person and task.state is State.AWAITING_CONFIRMATION:
-            if task.in_doubt is None:
-                self.store.answer(task, Answer.APPROVED, "Ada")
-                return True
-            sent_at = max(attempt.sent_at for attempt in task.in_doubt.attempts)  # by a clock that may be fast
-            ahead = max(0.0, sent_at - self.clock.now())
-            self.clock.advance(ahead + self.scenario.assumptions.longest_under_way_seconds)
-            applied = self._effects().get(task.in_doubt.id, 0) > 0
-            self.store.answer(task, Answer.APPLIED if applied else Answer.NOT_APPLIED, "Ada")
+            answer_truthfully(self.store, task, self.clock, lambda one: self._effects().get(one.id, 0) > 0)
             return True
         stopped = task.state in (State.FAILED, State.CANCELLED) and self._undo_asked < MAX_UNDO_ASKED
         if self.scenario.compensate and stopped and _reversible(task):
             self._undo_asked += 1
-            self.store.compensate(task, "Ada")
+            self.store.compensate(task, WHO)
             return True
         return False
 
@@ -241,7 +232,7 @@ class TaskWorld(SimulatedWorld):
 
     def cancel(self) -> None:
         """Somebody wants the task stopped."""
-        self.store.request_cancel(TASK_ID, "Ada")
+        self.store.request_cancel(TASK_ID, WHO)
 
     def can_arrive(self) -> bool:
         """Whether any remote has a late request coming."""

@@ -9,8 +9,8 @@ from typing import Any
 from labkit.deciding import Answer
 from labkit.errors import ChangeRefused, NotSent, OutcomeUnknown, Refused, RemoteError
 from labkit.exchange import Receipt, Standing
-from labkit.explore.world import Program
 from labkit.policies import QUERY_THEN_ASK, Ask, Decision, Doubt, Policy, Resend, Settle
+from labkit.programs import Program
 from labkit.records import Json, Lease
 from labkit.states import HELD_STATES, State
 from labkit.store import TaskStore

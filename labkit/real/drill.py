@@ -1,4 +1,7 @@
-"""A drill: start a service and a worker process, let the worker be killed, start the next one, until the task rests."""
+"""A drill: start a service and a worker process, let the worker be killed, start the next one, until the task rests.
+
+Before it is judged every late request has arrived, and a worker has looked at the task once more without any fault.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +12,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from labkit.desk import TASK_ID, TASKS_FILE, Desk
-from labkit.errors import InvalidInput, LabError, SimulatedCrash
+from labkit.errors import ChangeRefused, InvalidInput, LabError, SimulatedCrash
 from labkit.policies import POLICIES
+from labkit.programs import Program, label_of
 from labkit.real.children import ChildFailed
-from labkit.real.programs import Program, label_of
+from labkit.real.clocks import ShiftedClock
 from labkit.real.setting import Fate, Fates, Setting
 from labkit.real.stage import LIFE_SECONDS, Stage
 from labkit.recorder import Recorder, read_moments, with_faults
@@ -25,6 +29,8 @@ LEASE_SECONDS = 0.5
 MOST_LIVES = 100
 MOMENTS_FILE = "moments.jsonl"
 SEND_REFUND = f"send {TASK_ID}/refund"
+CAN_GO_ON = HELD_STATES | {State.QUEUED}
+"""In these a worker finds something to do, now or once a lease has run out."""
 
 
 class DrillFailed(LabError):
@@ -78,24 +84,16 @@ def drill(
     if isinstance(policy, str) and "\n" not in policy and policy not in POLICIES:
         raise InvalidInput(f"one of {', '.join(POLICIES)}", policy)
     crashes = [crash_at] if isinstance(crash_at, str) else list(crash_at)
+    clock = ShiftedClock()
     with ExitStack() as ends:
-        desk = ends.enter_context(desk_in_a_folder(steps))
+        desk = ends.enter_context(desk_in_a_folder(steps, clock))
         stage = stage or ends.enter_context(Stage())
         ends.callback(stage.leave)
-        stage.open(setting_of(desk, policy, lease_seconds), desk.clock)
-        play = _Play(desk, stage, network, life_seconds, tell)
-        for life, crash in enumerate(crashes, start=1):
-            play.live(f"worker-{life}", crash, None)
-        play.live(f"worker-{len(crashes) + 1}", None, pause_at)
-        for life in range(len(crashes) + 2, MOST_LIVES):
-            if not play.waits_for_a_retry():
-                break
-            play.live(f"worker-{life}", None, None)
-        stage.settle()
-        moments = with_faults(read_moments(desk.folder / MOMENTS_FILE), play.crashed, "crash")
-        moments = with_faults(moments, play.paused, "pause")
-        title = f"{label_of(policy)}, {_faults(crashes, pause_at)}"
-        return Run(title, moments, desk.store.get(TASK_ID), tuple(desk.effects().items()), desk.verdict())
+        stage.open(setting_of(desk, policy, lease_seconds), clock)
+        play = _Play(desk, clock, stage, network, life_seconds, tell)
+        play.until_it_rests(crashes, pause_at)
+        play.recover_quietly()
+        return play.run(f"{label_of(policy)}, {_faults(crashes, pause_at)}")
 
 
 @contextmanager
@@ -123,20 +121,61 @@ class _Play:
     """One drill in play."""
 
     desk: Desk
+    clock: ShiftedClock
     stage: Stage
     network: Fates
     life_seconds: float
     tell: Callable[[str], None]
     crashed: set[int] = field(default_factory=set)
     paused: set[int] = field(default_factory=set)
+    lives: int = 0
+    quiet: bool = False
+    """Nothing goes wrong any more."""
 
-    def live(self, name: str, crash_at: str | None, pause_at: str | None) -> None:
-        """Lead one worker to the end that is asked for.
+    def until_it_rests(self, crashes: Sequence[str], pause_at: str | None) -> None:
+        """Start worker after worker: those that are killed, the one that is not, and one for each later retry."""
+        for crash in crashes:
+            self.live(crash, None)
+        self.live(None, pause_at)
+        while self.lives < MOST_LIVES and self.waits_for_a_retry():
+            self.live(None, None)
+
+    def recover_quietly(self) -> None:
+        """Let late requests arrive. If any did, or the task can be gone on with, a worker looks at it once more."""
+        self.stage.settle()
+        arrived = self.let_late_requests_arrive()
+        if not arrived and self.desk.store.get(TASK_ID).state not in CAN_GO_ON:
+            return
+        self.quiet, self.network = True, reliable
+        self.clock.skip(self.seconds_of_lease())  # nobody is alive who could notice
+        self.until_it_rests([], None)
+        self.stage.settle()
+
+    def let_late_requests_arrive(self) -> int:
+        """Move the clock on to the last of them, and tell how many there were."""
+        arrivals = [at for service in self.desk.services.values() for at in service.arrivals()]
+        if arrivals:
+            self.clock.skip(max(arrivals) - self.clock.now())
+            self.desk.effects()  # a look at a ledger lets in what is due
+            self.tell(f"what was late arrives: {len(arrivals)} request{'s' * (len(arrivals) > 1)}")
+        return len(arrivals)
+
+    def run(self, title: str) -> Run:
+        """What there was to see, and what the task has come to."""
+        moments = with_faults(read_moments(self.desk.folder / MOMENTS_FILE), self.crashed, "crash")
+        moments = with_faults(moments, self.paused, "pause")
+        effects = tuple(self.desk.effects().items())
+        return Run(title, moments, self.desk.store.get(TASK_ID), effects, self.desk.verdict())
+
+    def live(self, crash_at: str | None, pause_at: str | None) -> None:
+        """Lead the next worker to the end that is asked for.
 
         Raises:
             DrillFailed: it ended in another way, or not in time.
             ChildFailed: the service has ended.
         """
+        self.lives += 1
+        name = f"worker-{self.lives}"
         life = _Life(self, name, crash_at, pause_at, time.monotonic() + self.life_seconds)
         try:
             ended = self.stage.live(life, seconds=self.life_seconds)
@@ -148,14 +187,16 @@ class _Play:
             if failed.name != name:
                 raise  # the service, and none of the worker's doing
             raise DrillFailed(name, crash_at, failed.exit_code, failed.said) from None
-        if isinstance(ended, BaseException) and not life.slept:
+        turned_away = life.slept or (self.quiet and isinstance(ended, ChangeRefused))
+        if isinstance(ended, BaseException) and not turned_away:
             raise DrillFailed(name, crash_at, 1, f"{type(ended).__name__}: {ended}")
         if crash_at is not None:
             raise DrillFailed(name, crash_at, 0, str(ended))
         if isinstance(ended, BaseException):
-            self.tell(f"{name} wakes, and is turned away: {type(ended).__name__}")
+            self.tell(f"{name} {'wakes, and ' * life.slept}is turned away: {type(ended).__name__}")
         else:
-            self.tell(f"{name} carries the task as far as it goes: {ended}")
+            what = "looks at the task once more" if self.quiet else "carries the task as far as it goes"
+            self.tell(f"{name} {what}: {ended}")
         return None
 
     def moments(self) -> int:
@@ -164,17 +205,22 @@ class _Play:
 
     def wait_for_lease(self) -> None:
         """Nobody may take a task over before its lease has run out, whatever has become of its holder."""
+        self.clock.sleep(self.seconds_of_lease())
+
+    def seconds_of_lease(self) -> float:
+        """How long the task is still held; 0 or less where it is not."""
         task = self.desk.store.get(TASK_ID)
-        if task.state in HELD_STATES and task.lease_expires_at is not None:
-            self.desk.clock.sleep(task.lease_expires_at - self.desk.clock.now())
+        if task.state not in HELD_STATES or task.lease_expires_at is None:
+            return 0.0
+        return task.lease_expires_at - self.clock.now()
 
     def waits_for_a_retry(self) -> bool:
         """Whether the task is to be tried again later; then, wait until it is due."""
         task = self.desk.store.get(TASK_ID)
-        seconds = task.next_run_at - self.desk.clock.now()
+        seconds = task.next_run_at - self.clock.now()
         if task.state is not State.QUEUED or seconds <= 0:
             return False
-        self.desk.clock.sleep(seconds)
+        self.clock.sleep(seconds)
         return True
 
     def sleep_through(self, name: str, point: str) -> None:
@@ -183,7 +229,7 @@ class _Play:
         self.paused.add(self.moments())
         self.tell(f"{name} falls asleep after: {point}")
         self.wait_for_lease()
-        self.live(f"worker-{int(name.removeprefix('worker-')) + 1}", None, None)
+        self.live(None, None)
 
 
 @dataclass

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import random
-import time
 from collections import Counter
-from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from labkit.deciding import Answer
 from labkit.desk import TASK_ID, Desk
 from labkit.errors import InvalidInput, SimulatedCrash
+from labkit.person import answer_truthfully
+from labkit.programs import Program
+from labkit.real.clocks import ClockAhead
 from labkit.real.drill import desk_in_a_folder, setting_of
-from labkit.real.programs import Program
 from labkit.real.setting import Fate, Fates
 from labkit.real.stage import Stage
 from labkit.runs import Verdict
-from labkit.seams import Call, Point, reliable
+from labkit.seams import Call, Delivery, Point, reliable
 from labkit.states import ENDED_STATES, HELD_STATES, State
 
 MOST_KILLS_A_RUN = 4
@@ -33,29 +33,28 @@ LEASE_SECONDS = 30.0
 BAD = (Verdict.STUCK, Verdict.LOST, Verdict.DUPLICATED)
 
 
-class ClockAhead:
-    """The machine's clock and an offset: waiting moves the offset, so nobody sits out the lease of a dead worker."""
-
-    def __init__(self) -> None:
-        self._ahead_seconds = 0.0
-
-    def now(self) -> float:
-        """Seconds since 1970, and the offset."""
-        return time.time() + self._ahead_seconds
-
-    def sleep(self, seconds: float) -> None:
-        """Move ahead at once."""
-        self._ahead_seconds += max(0.0, seconds)
-
-
 @dataclass(frozen=True)
 class Found:
-    """One run: how it was hurt, what it came to, and the errors that its workers ended with."""
+    """One run.
+
+    Args:
+        killed: where its workers were killed.
+        verdict: what it came to.
+        effects: how often each operation is in the ledgers.
+        errors: those that workers ended with.
+        refusals: how many calls were refused, by a remote or on the way to it.
+    """
 
     killed: tuple[str, ...]
     verdict: Verdict
     effects: Mapping[str, int]
     errors: tuple[str, ...] = ()
+    refusals: int = 0
+
+    @property
+    def given_up(self) -> bool:
+        """Whether the program stopped the task for no reason that is known: here no person ever stops one."""
+        return self.verdict is Verdict.STOPPED_CLEAN and self.refusals == 0
 
     def __str__(self) -> str:
         lines = [f"{self.verdict}; killed: {', '.join(self.killed) or 'never'}"]
@@ -84,6 +83,11 @@ class Tally:
     def bad(self) -> tuple[Found, ...]:
         """The runs in which work was lost, doubled or got stuck."""
         return tuple(run for run in self.runs if run.verdict in BAD)
+
+    @property
+    def given_up(self) -> tuple[Found, ...]:
+        """The runs in which the program stopped the task, though no person and no remote had refused anything."""
+        return tuple(run for run in self.runs if run.given_up)
 
     def __str__(self) -> str:
         told = ", ".join(f"{verdict}: {count}" for verdict, count in self.verdicts.items())
@@ -119,21 +123,27 @@ def kill_at_random(
     """
     if kills < 1:
         raise InvalidInput("kills: 1 or more", kills)
-    draws, runs, left = random.Random(seed), list[Found](), kills
+    draws, tally = random.Random(seed), Tally(())
     with ExitStack() as ends:
         stage = stage or ends.enter_context(Stage())
         for _ in range(kills * MOST_LIVES):
-            if left <= 0:
+            if tally.kills >= kills:
                 break
-            with desk_in_a_folder(steps, ClockAhead()) as desk:
-                run = _Run(desk, stage, network, draws, min(left, MOST_KILLS_A_RUN))
-                try:
-                    runs.append(run.play(program))
-                finally:
-                    stage.leave()
-            left -= len(runs[-1].killed)
-            tell(runs[-1])
-    return Tally(tuple(runs))
+            with desk_in_a_folder(steps, ClockAhead()) as desk, closing_ledgers(stage):
+                run = _Run(desk, stage, network, draws, min(kills - tally.kills, MOST_KILLS_A_RUN))
+                found = run.play(program)
+            tally = Tally((*tally.runs, found))
+            tell(found)
+    return tally
+
+
+@contextmanager
+def closing_ledgers(stage: Stage) -> Iterator[None]:
+    """Let the service close its ledgers in the end, before their folder is removed."""
+    try:
+        yield
+    finally:
+        stage.leave()
 
 
 @dataclass
@@ -147,6 +157,7 @@ class _Run:
     kills: int
     killed: list[str] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
+    refusals: int = 0
 
     def play(self, program: str | Path | Program) -> Found:
         self.stage.open(setting_of(self.desk, program, LEASE_SECONDS), self.desk.clock)
@@ -161,10 +172,22 @@ class _Run:
                 self._live(f"worker-{number}")
         self.stage.settle()
         self.desk.clock.sleep(self.desk.store.assumptions.longest_under_way_seconds)
-        return Found(tuple(self.killed), self.desk.verdict(), self.desk.effects(), tuple(self.errors))
+        verdict, effects = self.desk.verdict(), self.desk.effects()
+        refusals = self.refusals + self._refused_by_remotes()
+        return Found(tuple(self.killed), verdict, effects, tuple(self.errors), refusals)
+
+    def _deliver(self, call: Call) -> Fate:
+        """Ask the network, and count what it refuses."""
+        fate = self.network(call)
+        self.refusals += fate is Delivery.REFUSED or not isinstance(fate, Delivery)
+        return fate
+
+    def _refused_by_remotes(self) -> int:
+        answers = [answer for service in self.desk.services.values() for _, _, answer in service.requests()]
+        return sum(answer.startswith("refused") for answer in answers)
 
     def _live(self, name: str) -> None:
-        life = _Doomed(name, self.desk, self.network, self.draws, len(self.killed) < self.kills)
+        life = _Doomed(name, self.desk, self._deliver, self.draws, len(self.killed) < self.kills)
         try:
             ended = self.stage.live(life, life.fatal)
         except SimulatedCrash:
@@ -182,15 +205,10 @@ class _Run:
             self.desk.clock.sleep(task.lease_expires_at - now)
 
     def _answer(self) -> None:
-        """What a truthful, patient person does."""
+        """What a truthful, patient person does, once nothing is on a socket any more."""
         self.stage.settle()
-        self.desk.clock.sleep(self.desk.store.assumptions.longest_under_way_seconds)
-        task = self.desk.store.get(TASK_ID)
-        if task.in_doubt is None:
-            self.desk.store.answer(task, Answer.APPROVED, "Ada")
-            return
-        applied = self.desk.effects().get(task.in_doubt.id, 0) > 0
-        self.desk.store.answer(task, Answer.APPLIED if applied else Answer.NOT_APPLIED, "Ada")
+        store, effects = self.desk.store, self.desk.effects
+        answer_truthfully(store, store.get(TASK_ID), self.desk.clock, lambda one: effects().get(one.id, 0) > 0)
 
 
 class _Doomed:

@@ -7,18 +7,14 @@ import inspect
 import pickle
 import sys
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from labkit.errors import InvalidInput
 from labkit.policies import POLICIES
+from labkit.programs import Program, label_of, policy_of
 from labkit.records import Json
-from labkit.store import TaskStore
-from labkit.wire import Remote
-
-Program = Callable[[str, TaskStore, Mapping[str, Remote]], Any]
-"""A worker's code: it is given a task's id, a store and the remotes by name."""
 
 MODULE = "recovery"
 """What a file is called as a module."""
@@ -33,8 +29,8 @@ def order_of(program: str | Path | Program) -> Json:
     Raises:
         InvalidInput: there is no such policy or file, or the function cannot travel.
     """
-    policy = program if isinstance(program, str) else getattr(program, "policy", None)
-    if policy in POLICIES:
+    policy = policy_of(program)
+    if policy is not None:
         return {"policy": policy}
     if isinstance(program, str) and "\n" in program:
         return {"source": program, "file": "<cell>", "folder": None}
@@ -46,12 +42,15 @@ def order_of(program: str | Path | Program) -> Json:
         return {"source": source, "file": str(program), "folder": str(program.resolve().parent)}
     if not callable(program):
         raise InvalidInput(f"a function, the path of a file, or one of {', '.join(POLICIES)}", program)
-    import cloudpickle
+    from labkit.packing import CannotTravel, packed
 
+    wanted = "a function that can travel to another process"
     try:
-        written = cloudpickle.dumps((sys.path, cloudpickle.dumps(program)))
+        written = packed((sys.path, packed(program)))
+    except CannotTravel as error:
+        raise InvalidInput(wanted, str(error)) from None
     except Exception as error:  # whatever an object does when it is pickled
-        raise InvalidInput("a function that can travel to another process", f"{program!r}: {error}") from None
+        raise InvalidInput(wanted, f"{label_of(program)}: {type(error).__name__}: {error}") from None
     return {"pickle": base64.b64encode(written).decode()}
 
 
@@ -78,12 +77,3 @@ def _recover_of(made: types.ModuleType) -> Program:
         names = ", ".join(sorted(one.__name__ for one in own)) or "none"
         raise InvalidInput("a function recover(task_id, store, remotes)", f"{made.__file__}: {names}")
     return found
-
-
-def label_of(program: str | Path | Program) -> str:
-    """What people call a program: its policy, its file or its function."""
-    if isinstance(program, Path):
-        return program.name
-    if isinstance(program, str):
-        return "a cell" if "\n" in program else program
-    return str(getattr(program, "__name__", type(program).__name__))

@@ -13,7 +13,7 @@ from labkit.changes import Assumptions
 from labkit.database import Synchronous
 from labkit.errors import LabError
 from labkit.exchange import Refusal
-from labkit.real.programs import Program
+from labkit.programs import Program
 from labkit.remote import Capabilities
 from labkit.seams import Call, Delivery, Point
 

@@ -21,8 +21,9 @@ from typing import IO, Any, NoReturn
 
 from labkit.changes import Assumptions
 from labkit.policies import POLICIES
+from labkit.programs import Program
 from labkit.real.client import HttpService
-from labkit.real.programs import Program, program_from
+from labkit.real.programs import program_from
 from labkit.remote import Capabilities
 from labkit.seams import Call, Delivery, ManualClock, Point
 from labkit.store import TaskStore

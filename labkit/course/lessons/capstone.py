@@ -16,7 +16,8 @@ from labkit.course.searching import Answer, Search, Setting
 from labkit.exchange import Refusal
 from labkit.explore.laws import Record
 from labkit.explore.scenario import Scenario
-from labkit.explore.world import ALL_SURPRISES, ONE_WORKER, Program, TaskScenario
+from labkit.explore.world import ALL_SURPRISES, ONE_WORKER, TaskScenario
+from labkit.programs import Program
 from labkit.records import Operation, Outcome
 from labkit.remote import Capabilities
 from labkit.store import TaskStore

@@ -30,7 +30,7 @@ CURRENT = [ "$$(sed -n 2p "$(VENV)/ready")" = "$$($(PY) -c '$(SOURCE)')" ]
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help lab doctor test suite drill conformance bench browser lint types answers refresh lock clean .venv set-up bare-venv
+.PHONY: help lab doctor test suite drill conformance bench browser lint types wheel answers refresh lock clean .venv set-up bare-venv
 
 help: ## this list
 	@sed -n 's/^\([a-z.-]*\):.*## /  make \1	/p' Makefile
@@ -70,6 +70,12 @@ lint: .venv ## ruff: rules and format, notebooks included
 
 types: .venv ## mypy --strict on labkit
 	$(PY) -m mypy
+
+wheel: .venv ## build the wheel into dist, and check that it holds every file of the package
+	@rm -rf dist && $(PY) -m uv build --quiet --wheel --out-dir dist
+	@$(PY) -m zipfile -l dist/*.whl | cut -d ' ' -f 1 > dist/names
+	@find labkit -type f ! -path '*/__pycache__/*' | { missing=0; while read -r name; do \
+	  grep -qxF "$$name" dist/names || { echo "the wheel lacks $$name" >&2; missing=1; }; done; exit $$missing; }
 
 answers: .venv ## try the sample answers to all exercises and print what their checks say
 	@cd tests && "$(abspath $(BIN))/python" -m answers $(FLAGS)

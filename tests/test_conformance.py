@@ -9,27 +9,33 @@ from pathlib import Path
 import conformance
 import psutil
 import pytest
-from conformance import cells_of, differences, drawn
+from conformance import Case, cells_of, differences, drawn
 from strays import strays, wait_until_stopped
 
+from labkit.agent import plan
 from labkit.errors import InvalidInput
 from labkit.explore import Capsule, SqlScenario, replay
-from labkit.explore.matrix import PAUSED, Setting, matrix, pause_axis
+from labkit.explore.matrix import PAUSED, matrix, pause_axis
+from labkit.explore.matrix import Setting as Cells
+from labkit.explore.programs import LabWorker
 from labkit.explore.sql_programs import claim_by_reading, claiming
+from labkit.explore.world import TaskScenario
 from labkit.policies import ASSUME_DONE
 from labkit.real.children import CAN_STOP, ChildFailed
+from labkit.real.setting import Setting
 from labkit.real.stage import Stage
 from labkit.runs import Verdict
+from labkit.seams import Clock
 from labkit.store import TaskStore
 from labkit.wire import Remote
 from labkit.worker import Worker
 
 SETTINGS = (
-    Setting("both", "by_capability", late_delivery=True),
-    Setting("key", "same_key", late_delivery=True, key_forgotten=True),
-    Setting("neither", "blind_replay"),
-    Setting("query", "query_then_ask", late_delivery=True),
-    Setting("neither", "replay_transcript"),
+    Cells("both", "by_capability", late_delivery=True),
+    Cells("key", "same_key", late_delivery=True, key_forgotten=True),
+    Cells("neither", "blind_replay"),
+    Cells("query", "query_then_ask", late_delivery=True),
+    Cells("neither", "replay_transcript"),
 )
 SAMPLE, DRAWN = 60, 25
 SEND = "send task-1/refund"
@@ -58,6 +64,22 @@ def test_a_difference_is_noticed_and_named(stage: Stage, monkeypatch: pytest.Mon
     _, found = differences(case, stage)
     assert "remote-1.sqlite: effects" in found
     assert not conformance.compare([case], stage, "spoilt")
+
+
+def test_an_effect_in_another_ledger_is_noticed_though_the_sums_agree(stage: Stage, monkeypatch: pytest.MonkeyPatch):
+    opened = type(stage).open
+
+    def swapped(self: Stage, setting: Setting, clock: Clock) -> None:
+        mail, tickets = setting.remotes["mail"], setting.remotes["tickets"]
+        files = {"mail": (tickets[0], mail[1]), "tickets": (mail[0], tickets[1])}
+        opened(self, replace(setting, remotes={**setting.remotes, **files}), clock)
+
+    case = Case("three operations", TaskScenario(LabWorker("same_key"), tuple(plan())), ())
+    assert differences(case, stage)[1] == []
+    monkeypatch.setattr(type(stage), "open", swapped)
+    seen, found = differences(case, stage)
+    assert seen.run.verdict is Verdict.EXACTLY_ONCE
+    assert {"remote-2.sqlite: effects", "remote-3.sqlite: effects"} <= set(found)
 
 
 def test_nothing_compared_is_not_equal(stage: Stage):

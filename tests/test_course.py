@@ -539,7 +539,55 @@ def test_an_answer_from_a_module_of_the_students_own_passes(tmp_path: Path, monk
     assert check("0.1", my_own_keys.key).passed
     (tmp_path / "my_own_keys.py").unlink()
     trouble = check("0.1", my_own_keys.key).trouble
-    assert trouble == "It raised ModuleNotFoundError: No module named 'my_own_keys'."
+    gone = "ModuleNotFoundError: No module named 'my_own_keys'"
+    assert trouble == f"It cannot be made again in the check's own process: {gone}."
+
+
+NOTEBOOK = """\
+import functools
+from labkit.course import check
+
+@functools.{wrapper}
+def key(operation_id, attempt):
+    return same(operation_id)
+
+@functools.cache
+def same(operation_id):
+    return operation_id
+
+print(check("0.1", key))
+print(check("0.1", lambda operation_id, attempt: key(operation_id, attempt)))
+"""
+
+
+@pytest.mark.parametrize("wrapper", ["cache", "lru_cache", "lru_cache(maxsize=2, typed=True)"])
+def test_a_cached_function_of_a_notebook_passes(tmp_path: Path, wrapper: str):
+    script = tmp_path / "notebook.py"
+    script.write_text(NOTEBOOK.format(wrapper=wrapper))
+    done = subprocess.run([sys.executable, script], capture_output=True, encoding="utf-8", timeout=120)
+    assert done.stderr == ""
+    assert done.stdout.count("exercise 0.1: passed.") == 2, done.stdout
+
+
+class ByName:
+    """What many a wrapper written in C is: it travels as its name alone."""
+
+    __name__, __module__ = "key", "__main__"
+
+    def __call__(self, operation_id: str, attempt: int) -> str:
+        return operation_id
+
+    def __reduce__(self) -> str:
+        return self.__name__
+
+
+def test_a_function_in_a_wrapper_that_cannot_travel_is_told_what_to_do():
+    wrapped = ByName()
+    for answer in (wrapped, lambda operation_id, attempt: wrapped(operation_id, attempt)):
+        assert check("0.1", answer).trouble == (
+            "key is a function in a wrapper (ByName) that cannot be sent to another process: "
+            "write it as a plain function, without the wrapper."
+        )
 
 
 # --- another life -----------------------------------------------------------------------------------
@@ -576,5 +624,7 @@ def test_an_error_is_told_in_one_line_without_addresses():
     assert in_words(ValueError()) == "ValueError"
     assert in_words(ValueError("a\n  b")) == "ValueError: a b"
     assert in_words(ValueError("<x at 0x7fA1>")) == "ValueError: <x>"
+    lost = f"no key in <module 'a.b' from '{'/folder' * 30}/b.py'>"
+    assert in_words(AttributeError(lost)) == "AttributeError: no key in <module 'a.b'>"
     assert in_words(Mute()) == "Mute"
     assert len(in_words(ValueError("x" * 10_000))) < 220

@@ -1,5 +1,6 @@
 """Many real kills at random, and the command that lets a student hold such a drill."""
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -7,7 +8,7 @@ import pytest
 from strays import strays
 
 from labkit.cli import main
-from labkit.cli.drill import network_of, run_drill
+from labkit.cli.drill import KINDS, MEANING, network_of, run_drill
 from labkit.cli.serve import drawn
 from labkit.errors import InvalidInput
 from labkit.real.children import ChildFailed
@@ -104,7 +105,9 @@ def test_the_command_drills_a_file_and_shows_how_it_fails(tmp_path: Path, capsys
     assert lines[0].startswith(f"{file}: workers are real processes")
     assert lines[1].startswith("  duplicated; killed: ")
     assert "happened 2 times" in lines[1]
-    assert lines[-2].startswith("12 kills in ")
+    ended = lines.index(next(line for line in lines if line.startswith("12 kills in ")))
+    assert lines[ended].endswith("They ended:")
+    assert any(line.strip().endswith("duplicated: the ledgers show an effect more than once") for line in lines[ended:])
     assert "work was lost, doubled or stuck" in lines[-1]
     assert strays() == before
 
@@ -119,16 +122,88 @@ def test_the_command_lets_calls_be_refused_too(capsys: pytest.CaptureFixture[str
     assert run_drill("same_key", 1, 1, 1, ["503=1"], play=play) == 0
     assert run_drill("same_key", 1, 1, 1, ["late=1"], play=play) == 0
     assert run_drill("same_key", 1, 1, 1, play=play) == 0
+    assert run_drill("same_key", 1, 1, 1, ["refused=1"], play=play) == 0
     call = Call("payments", "send", "x", "x#1")
-    assert [network(call) for network in asked] == [REFUSALS[503], Delivery.LATE, Delivery.DELIVERED]
+    assert [network(call) for network in asked] == [REFUSALS[503], Delivery.LATE, Delivery.DELIVERED, Delivery.REFUSED]
+    capsys.readouterr()
     assert main(["drill", "same_key", "--fault", "hope=1"]) == 2
-    assert "request_lost, response_lost, late, 403, 429, 503" in capsys.readouterr().out
+    kinds = ", ".join(KINDS)
+    assert kinds == "refused, request_lost, response_lost, late, 403, 429, 503"
+    assert kinds in capsys.readouterr().out
+    with pytest.raises(SystemExit):
+        main(["drill", "--help"])
+    assert f"Kinds: {kinds} " in " ".join(capsys.readouterr().out.split()) + " "
 
 
 def test_refusals_under_kills_cost_the_reference_nothing(stage: Stage):
     network = network_of(drawn({"429": 0.1, "503": 0.1}, 5))
     tally = kill_at_random("by_capability", 6, 5, network=network, stage=stage)
     assert set(tally.verdicts) <= {Verdict.EXACTLY_ONCE, Verdict.STOPPED_CLEAN}
+
+
+GIVES_UP = """\
+from labkit.retries import Category
+
+def recover(task_id, store, remotes):
+    task = store.get(task_id)
+    lease = store.claim(task, "mine") if task.state == "queued" else store.take_over(task, "mine")
+    return store.fail(lease, Category.INVALID)
+"""
+
+
+def test_a_program_that_gives_every_task_up_does_not_pass(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    file = tmp_path / "mine.py"
+    file.write_text(GIVES_UP)
+    assert main(["drill", str(file), "--kills", "2", "--seed", "2"]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    runs = int(re.fullmatch(r"2 kills in (\d+) runs?\. They ended:", lines[-3])[1])  # type: ignore[index]
+    assert lines[1].startswith("  stopped clean; killed: ")
+    assert lines[-2].strip() == f"{runs}  stopped clean: {MEANING[Verdict.STOPPED_CLEAN]}"
+    assert lines[-1] == (
+        f"Warning: in {runs} of {runs} run{'s' * (runs > 1)} the program gave the task up, though nobody cancelled it "
+        "and no remote refused anything."
+    )
+
+
+@pytest.mark.parametrize(
+    "network",
+    [lambda call: REFUSALS[403], lambda call: Delivery.REFUSED],
+    ids=["forbidden", "no connection"],
+)
+def test_a_task_that_fails_for_what_the_drill_refused_is_not_given_up(stage: Stage, network: Fates):
+    tally = kill_at_random("by_capability", 1, 5, steps=1, network=network, stage=stage)
+    assert set(tally.verdicts) == {Verdict.STOPPED_CLEAN}
+    assert all(run.refusals for run in tally.runs)
+    assert tally.given_up == ()
+    assert run_drill("by_capability", 1, 1, 1, play=lambda *a, **k: tally) == 0
+
+
+def test_what_a_remote_itself_refuses_is_a_reason_to_stop_too(stage: Stage):
+    source = GIVES_UP.replace(
+        "    return",
+        """\
+    operation = store.get(task_id).operations[0]
+    for number in (1, 2):
+        try:
+            remotes["payments"].send("bonus", {"number": number}, f"request-{number}", "one key")
+        except Exception:
+            pass
+    return""",
+    )
+    tally = kill_at_random(source, 1, 5, steps=1, stage=stage)
+    assert all(run.refusals for run in tally.runs if not run.killed)
+    assert tally.given_up == ()
+
+
+def test_the_command_says_how_many_runs_ended_how(capsys: pytest.CaptureFixture[str]):
+    ends = [*Verdict, Verdict.LOST, Verdict.EXACTLY_ONCE]
+    tally = Tally(tuple(Found((), verdict, {}, refusals=1) for verdict in ends))
+    assert run_drill("same_key", 1, 1, 1, play=lambda *a, **k: tally) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[1] == "0 kills in 8 runs. They ended:"
+    counts = {Verdict.EXACTLY_ONCE: 2, Verdict.LOST: 2}
+    assert lines[2:8] == [f"{counts.get(one, 1):>6}  {one}: {MEANING[one]}" for one in Verdict]
+    assert lines[8:] == ["In 4 of 8 runs work was lost, doubled or stuck."]
 
 
 def test_the_command_says_what_a_clean_result_is_worth(capsys: pytest.CaptureFixture[str]):

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterable, Iterator
+from importlib.metadata import packages_distributions
 from importlib.util import resolve_name
 from pathlib import Path
 
@@ -39,6 +40,38 @@ def lowest(requirement: Requirement) -> str | None:
 def supported_pythons() -> list[str]:
     found = (re.fullmatch(r"Programming Language :: Python :: (3\.\d+)", line) for line in PROJECT["classifiers"])
     return [match[1] for match in found if match]
+
+
+WITH_JUPYTER = {"jupyter_client", "jupyter_core"}  # parts of every kernel and server: asked for with those
+
+
+def undeclared(sources: Iterable[Path], wanted: Iterable[str]) -> set[str]:
+    """Return the modules that sources import and no wanted distribution brings; a neighbour is nobody's."""
+    sources, brought = list(sources), packages_distributions()
+    found = {
+        name.split(".")[0]
+        for path in sources
+        for name in imported_modules(path.read_text(encoding="utf-8"), "labkit.x.y")
+    }
+    own = (
+        WITH_JUPYTER
+        | {"my_own_keys"}
+        | {part for path in sources for part in (path.stem, path.parent.name)}
+        | {"labkit"}
+    )
+    return {
+        name
+        for name in found - own - sys.stdlib_module_names
+        if not {canonicalize_name(one) for one in brought.get(name, ())} & set(wanted)
+    }
+
+
+def test_what_the_package_and_its_tests_import_is_asked_for_by_name():
+    package, tests = (ROOT / "labkit").rglob("*.py"), (ROOT / "tests").rglob("*.py")
+    assert undeclared(package, requirements()) == set()
+    tests = [path for path in tests if "benchmarks" not in path.parts]
+    assert undeclared(tests, requirements("test")) == set()
+    assert undeclared([Path(__file__)], requirements()) == {"pytest", "yaml", "packaging"}
 
 
 # --- environment.yml ------------------------------------------------------------------------------------

@@ -15,9 +15,12 @@ import psutil
 import pytest
 from strays import strays
 
+from labkit.agent import REMOTES
 from labkit.desk import TASK_ID, Desk
 from labkit.errors import InvalidInput, SimulatedCrash
 from labkit.exchange import Refusal
+from labkit.explore.programs import LabWorker
+from labkit.explore.world import TaskScenario
 from labkit.policies import POLICIES
 from labkit.real.drill import MOMENTS_FILE, DrillFailed, drill
 from labkit.real.kills import kill_at_random
@@ -26,12 +29,14 @@ from labkit.real.setting import Fate
 from labkit.real.stage import Stage
 from labkit.recorder import Recorder, read_moments, with_faults
 from labkit.records import Task
+from labkit.retries import Category
 from labkit.runs import Run, Verdict
 from labkit.scratch import Scratch
 from labkit.seams import Call, Delivery, ManualClock, crash_at, no_boundary, scripted
 from labkit.states import State
 from labkit.store import TaskStore
 from labkit.wire import Remote
+from labkit.worker import Worker
 
 LEASE = 0.01  # the first worker is dead before its lease runs out, or soon after: nobody else is there to notice
 CROSSINGS = (
@@ -278,6 +283,73 @@ def test_a_drill_plays_every_fault_of_the_wire_on_a_real_socket_and_one_key_has_
     assert run.verdict is Verdict.EXACTLY_ONCE
 
 
+def test_a_drill_is_judged_once_late_requests_have_arrived(stage: Stage):
+    told: list[str] = []
+    run = drill("blind_replay", [], steps=1, network=scripted(Delivery.LATE), tell=told.append, stage=stage)
+    assert run.effects == (("task-1/refund", 2),)
+    assert run.verdict is Verdict.DUPLICATED
+    assert [moment.ledger for moment in run.moments[-2:]] == [(("task-1/refund", 1),), (("task-1/refund", 2),)]
+    assert told == [
+        "worker-1 carries the task as far as it goes: succeeded",
+        "what was late arrives: 1 request",
+        "worker-2 looks at the task once more: succeeded",
+    ]
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_after_a_late_delivery_a_drill_comes_to_what_the_simulation_comes_to(stage: Stage, policy: str):
+    scenario = TaskScenario(LabWorker(policy), remotes=REMOTES, person=False, late_by_seconds=30.0)
+    world = scenario.open()
+    try:
+        schedules = [one for one in world.play(()).children() if one[0].choice == Delivery.LATE]
+        (made_up,) = [world.watch(one, "")[1] for one in schedules if one[0].point.endswith("send task-1/refund")]
+    finally:
+        world.close()
+    run = drill(policy, [], steps=1, network=scripted(Delivery.LATE), stage=stage)
+    assert (run.verdict, run.effects, run.task.state) == (made_up.verdict, made_up.effects, made_up.task.state)
+
+
+def test_a_task_that_a_worker_leaves_lying_is_looked_at_once_more_and_by_nobody_for_ever(stage: Stage):
+    def in_two_lives(task_id: str, store: TaskStore, remotes: Mapping[str, Remote]) -> str:
+        task = store.get(task_id)
+        if task.state == "queued":
+            return f"{store.claim(task, 'mine').state}, and leaves"
+        return store.fail(store.take_over(task, "mine"), Category.INVALID)
+
+    def again_and_again(task_id: str, store: TaskStore, remotes: Mapping[str, Remote]) -> str:
+        return store.claim(store.get(task_id), "mine").state
+
+    told: list[str] = []
+    assert drill(in_two_lives, [], tell=told.append, stage=stage).verdict is Verdict.STOPPED_CLEAN
+    assert drill(again_and_again, [], tell=told.append, stage=stage).verdict is Verdict.STUCK
+    assert told == [
+        "worker-1 carries the task as far as it goes: running, and leaves",
+        "worker-2 looks at the task once more: failed",
+        "worker-1 carries the task as far as it goes: running",
+        "worker-2 is turned away: WrongState",
+    ]
+
+
+@pytest.mark.parametrize("place", ["another remote", "another name"])
+def test_effects_at_other_remotes_and_under_other_names_count_in_both_worlds(stage: Stage, place: str):
+    def astray(task_id: str, store: TaskStore, remotes: Mapping[str, Remote]) -> str:
+        if store.get(task_id).state == "queued":
+            name = f"{task_id}/refund" if place == "another remote" else "bonus"
+            remotes["tickets"].send(name, {"order": 1042}, "request-1")
+        return Worker(store, remotes, POLICIES["by_capability"], "mine").run(task_id)
+
+    world = TaskScenario(astray, remotes=REMOTES).open()
+    try:
+        _, made_up = world.watch((), "")
+    finally:
+        world.close()
+    run, tally = drill(astray, [], steps=1, stage=stage), kill_at_random(astray, 3, steps=1, stage=stage)
+    expected = Verdict.DUPLICATED if place == "another remote" else Verdict.LOST
+    assert (run.verdict, run.effects) == (made_up.verdict, made_up.effects)
+    assert run.verdict is expected
+    assert set(tally.verdicts) <= {Verdict.LOST, Verdict.DUPLICATED}
+
+
 @pytest.mark.parametrize("status", [429, 503])
 def test_a_remote_that_is_busy_is_sent_to_again_once_it_has_said_and_applies_it_once(stage: Stage, status: int):
     sent: list[float] = []
@@ -322,7 +394,7 @@ def test_a_function_of_this_session_is_drilled_like_a_policy_and_what_it_prints_
         print("noise")
         for number in range(2):
             remotes["payments"].send(f"{task_id}/refund", {"order": 1042}, f"request-{number}")
-        return "sent"
+        return store.fail(store.claim(store.get(task_id), "mine"), Category.INVALID)
 
     run = drill(twice, [], steps=1, stage=stage)
     assert run.effects == (("task-1/refund", 2),)
@@ -336,6 +408,49 @@ def test_a_function_of_this_session_is_drilled_like_a_policy_and_what_it_prints_
 def test_an_unknown_policy_is_refused_with_the_names_of_those_that_exist():
     with pytest.raises(InvalidInput, match=r"blind_replay.*same_key.*found 'hope'"):
         drill("hope")
+
+
+class ByName:
+    """What many a wrapper written in C is: it travels as its name alone."""
+
+    __name__, __module__ = "mine", "__main__"
+
+    def __call__(self, *_: object) -> None: ...
+
+    def __reduce__(self) -> str:
+        return self.__name__
+
+
+def test_a_function_that_cannot_travel_is_refused_with_what_to_do(stage: Stage):
+    with pytest.raises(InvalidInput, match=r"can travel .*mine is a function in a wrapper .*write it as a plain func"):
+        drill(ByName(), stage=stage)
+    lock = threading.Lock()
+    with pytest.raises(InvalidInput, match=r"can travel .*<lambda>: TypeError: cannot pickle"):
+        drill(lambda *_: lock, stage=stage)
+
+
+CACHED = """\
+import functools
+from labkit.real.drill import drill
+from labkit.worker import Worker
+from labkit.policies import POLICIES
+
+@functools.cache
+def policy(name):
+    return POLICIES[name]
+
+def mine(task_id, store, remotes):
+    return Worker(store, remotes, policy("same_key"), "mine").run(task_id)
+
+print(drill(mine, steps=1, lease_seconds=0.01).verdict)
+"""
+
+
+def test_a_cached_function_of_a_script_is_drilled(tmp_path: Path):
+    script = tmp_path / "script.py"
+    script.write_text(CACHED)
+    done = subprocess.run([sys.executable, script], capture_output=True, encoding="utf-8", timeout=120)
+    assert (done.stdout, done.stderr) == ("exactly once\n", "")
 
 
 @pytest.mark.parametrize("steps", [0, -1, 4])

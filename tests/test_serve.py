@@ -11,7 +11,7 @@ import uvicorn
 from served import Served
 
 from labkit.cli import main
-from labkit.cli.serve import STRICT, drawn, rates_of, run_serve
+from labkit.cli.serve import FAULTS, STRICT, drawn, rates_of, run_serve
 from labkit.errors import InvalidInput
 from labkit.remote import RemoteService
 from labkit.seams import Call, Delivery
@@ -75,3 +75,9 @@ def test_faults_are_drawn_the_same_for_the_same_seed_and_as_often_as_asked_for()
 def test_faults_that_cannot_be_meant_are_refused(faults: list[str]):
     with pytest.raises(InvalidInput, match="KIND=RATE"):
         rates_of(faults)
+
+
+def test_the_help_names_the_faults_that_there_are(capsys: pytest.CaptureFixture[str]):
+    with pytest.raises(SystemExit):
+        main(["serve", "--help"])
+    assert f"Kinds: {', '.join(FAULTS)} --" in " ".join(capsys.readouterr().out.split())

@@ -23,7 +23,7 @@ MEANING: Mapping[Verdict, str] = {
     Verdict.STOPPED_CLEAN: "the task ended unfinished; record and ledgers agree on what was done",
     Verdict.NEEDS_A_PERSON: "the task still waits for a person's answer",
     Verdict.STUCK: "the task did not come to an end",
-    Verdict.LOST: "the task ended, and record and ledgers disagree on what was done",
+    Verdict.LOST: "record and ledgers disagree on what was done",
     Verdict.DUPLICATED: "the ledgers show an effect more than once",
 }
 CLEAN = "No effect was lost or doubled, and nothing is stuck. That holds for these kills; no number proves it."

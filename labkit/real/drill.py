@@ -6,6 +6,7 @@ Before it is judged every late request has arrived, and a worker has looked at t
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -20,7 +21,7 @@ from labkit.real.clocks import ShiftedClock
 from labkit.real.setting import Fate, Fates, Setting
 from labkit.real.stage import LIFE_SECONDS, Stage
 from labkit.recorder import Recorder, read_moments, with_faults
-from labkit.runs import Run
+from labkit.runs import Run, judge
 from labkit.scratch import Scratch
 from labkit.seams import Call, Clock, Delivery, Point, reliable
 from labkit.states import HELD_STATES, State
@@ -104,6 +105,14 @@ def desk_in_a_folder(steps: int, clock: Clock | None = None) -> Iterator[Desk]:
         yield desk
 
 
+def effects_at(desk: Desk) -> dict[str, int]:
+    """Count the effects of each operation over all ledgers. Nobody else is there: whatever they show is the task's."""
+    counts = Counter[str]()
+    for service in desk.services.values():
+        counts.update(service.effects())
+    return dict(sorted(counts.items()))
+
+
 def setting_of(desk: Desk, program: str | Path | Program, lease_seconds: float) -> Setting:
     """Return the setting of a worker process at a desk."""
     ledgers = {name: (desk.folder / f"{name}.sqlite", one.capabilities) for name, one in desk.services.items()}
@@ -156,7 +165,7 @@ class _Play:
         arrivals = [at for service in self.desk.services.values() for at in service.arrivals()]
         if arrivals:
             self.clock.skip(max(arrivals) - self.clock.now())
-            self.desk.effects()  # a look at a ledger lets in what is due
+            effects_at(self.desk)  # a look at a ledger lets in what is due
             self.tell(f"what was late arrives: {len(arrivals)} request{'s' * (len(arrivals) > 1)}")
         return len(arrivals)
 
@@ -164,8 +173,8 @@ class _Play:
         """What there was to see, and what the task has come to."""
         moments = with_faults(read_moments(self.desk.folder / MOMENTS_FILE), self.crashed, "crash")
         moments = with_faults(moments, self.paused, "pause")
-        effects = tuple(self.desk.effects().items())
-        return Run(title, moments, self.desk.store.get(TASK_ID), effects, self.desk.verdict())
+        task, effects = self.desk.store.get(TASK_ID), effects_at(self.desk)
+        return Run(title, moments, task, tuple(effects.items()), judge(task, effects))
 
     def live(self, crash_at: str | None, pause_at: str | None) -> None:
         """Lead the next worker to the end that is asked for.
@@ -252,7 +261,7 @@ class _Life:
             raise ChildFailed(self.name, None, "", f"was still running after {play.life_seconds:g} s")
         if point.action != "say":
             recorder = Recorder(desk.folder / MOMENTS_FILE, self.name, timed=False)
-            recorder.note(point, desk.store.get(TASK_ID), desk.effects(), desk.clock.now(), delivery)
+            recorder.note(point, desk.store.get(TASK_ID), effects_at(desk), desk.clock.now(), delivery)
         if point.name == self.crash_at:
             raise SimulatedCrash(f"{self.name} dies after: {point.name}")
         if point.name == self.pause_at and not self.slept:

@@ -14,10 +14,10 @@ from labkit.errors import InvalidInput, SimulatedCrash
 from labkit.person import answer_truthfully
 from labkit.programs import Program
 from labkit.real.clocks import ClockAhead
-from labkit.real.drill import desk_in_a_folder, setting_of
+from labkit.real.drill import desk_in_a_folder, effects_at, setting_of
 from labkit.real.setting import Fate, Fates
 from labkit.real.stage import Stage
-from labkit.runs import Verdict
+from labkit.runs import Verdict, judge
 from labkit.seams import Call, Delivery, Point, reliable
 from labkit.states import ENDED_STATES, HELD_STATES, State
 
@@ -172,7 +172,8 @@ class _Run:
                 self._live(f"worker-{number}")
         self.stage.settle()
         self.desk.clock.sleep(self.desk.store.assumptions.longest_under_way_seconds)
-        verdict, effects = self.desk.verdict(), self.desk.effects()
+        effects = effects_at(self.desk)
+        verdict = judge(self.desk.store.get(TASK_ID), effects)
         refusals = self.refusals + self._refused_by_remotes()
         return Found(tuple(self.killed), verdict, effects, tuple(self.errors), refusals)
 
@@ -207,8 +208,8 @@ class _Run:
     def _answer(self) -> None:
         """What a truthful, patient person does, once nothing is on a socket any more."""
         self.stage.settle()
-        store, effects = self.desk.store, self.desk.effects
-        answer_truthfully(store, store.get(TASK_ID), self.desk.clock, lambda one: effects().get(one.id, 0) > 0)
+        store, desk = self.desk.store, self.desk
+        answer_truthfully(store, store.get(TASK_ID), desk.clock, lambda one: effects_at(desk).get(one.id, 0) > 0)
 
 
 class _Doomed:

@@ -569,6 +569,35 @@ def test_a_cached_function_of_a_notebook_passes(tmp_path: Path, wrapper: str):
     assert done.stdout.count("exercise 0.1: passed.") == 2, done.stdout
 
 
+SEARCHED = """\
+import functools
+from labkit.course import check
+
+@functools.cache
+def changes():
+    return "state = 'running', version = version + 1, lease_token = lease_token + 1, lease_expires_at = 30"
+
+@functools.lru_cache
+def statement(where):
+    return f"UPDATE tasks SET {changes()} WHERE {where}"
+
+def claim(db, task_id, expected_version):
+    with db:
+        sql = statement("id = ? AND version = ? AND state = 'queued'")
+        return db.execute(sql, (task_id, expected_version)).rowcount == 1
+
+print(check("2.1", claim, seconds=60))
+"""
+
+
+def test_cached_functions_are_there_in_every_life_that_a_search_plays(tmp_path: Path):
+    script = tmp_path / "notebook.py"
+    script.write_text(SEARCHED)
+    done = subprocess.run([sys.executable, script], capture_output=True, encoding="utf-8", timeout=120)
+    assert done.stderr == ""
+    assert done.stdout.startswith("exercise 2.1: passed."), done.stdout
+
+
 class ByName:
     """What many a wrapper written in C is: it travels as its name alone."""
 

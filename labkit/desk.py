@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import replace
@@ -17,7 +16,7 @@ from labkit.policies import Policy
 from labkit.recorder import Recorder
 from labkit.records import Task
 from labkit.remote import Capabilities, RemoteService
-from labkit.runs import Verdict, judge
+from labkit.runs import Verdict, effects_of, judge
 from labkit.seams import Boundary, Call, Clock, Delivery, Network, Point, SystemClock, no_boundary, reliable
 from labkit.store import TaskStore
 from labkit.wire import Remote
@@ -83,9 +82,7 @@ class Desk:
 
     def effects(self) -> dict[str, int]:
         """Count the effects of each operation of the task over all ledgers."""
-        counts = Counter[str]()
-        for service in self.services.values():
-            counts.update(service.effects())
+        counts = effects_of(service.effects() for service in self.services.values())
         return {name: count for name, count in sorted(counts.items()) if name.startswith(f"{TASK_ID}/")}
 
     def verdict(self) -> Verdict:

@@ -5,11 +5,12 @@ The simulated world and the real one both record a `Run`, so the same pictures a
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from labkit.records import Operation, Task
+from labkit.records import Status, Task
 from labkit.states import ENDED_STATES, Direction, State
 
 
@@ -63,6 +64,14 @@ class Run:
     verdict: Verdict
 
 
+def effects_of(ledgers: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    """Add up the effects of each operation over the ledgers of several remotes: two remotes can have one each."""
+    counts = Counter[str]()
+    for effects in ledgers:
+        counts.update(effects)
+    return dict(counts)
+
+
 def judge(task: Task, effects: Mapping[str, int]) -> Verdict:
     """Say what a finished run came to, by the *remote's* ledger and not by the task's own word.
 
@@ -73,10 +82,9 @@ def judge(task: Task, effects: Mapping[str, int]) -> Verdict:
     Returns:
         The worst verdict that fits.
     """
-    known = {operation.id for operation in task.operations}
     if any(count > 1 for count in effects.values()):
         return Verdict.DUPLICATED
-    if task.state in ENDED_STATES and _disagrees(task.operations, effects, known):
+    if not_as_recorded(task, effects):
         return Verdict.LOST
     if task.state is State.AWAITING_CONFIRMATION:
         return Verdict.NEEDS_A_PERSON
@@ -85,10 +93,20 @@ def judge(task: Task, effects: Mapping[str, int]) -> Verdict:
     return Verdict.EXACTLY_ONCE if task.state is State.SUCCEEDED else Verdict.STOPPED_CLEAN
 
 
-def _disagrees(operations: Iterable[Operation], effects: Mapping[str, int], known: set[str]) -> bool:
-    if any(count and operation_id not in known for operation_id, count in effects.items()):
-        return True
-    return any(effects.get(operation.id, 0) != int(operation.status == "done") for operation in operations)
+def not_as_recorded(task: Task, effects: Mapping[str, int]) -> list[str]:
+    """List the operation ids about which record and ledger disagree.
+
+    What is on record as done is in the ledger, whatever the task's state. Once the task has ended nothing else is, and
+    of a task that has succeeded every operation that it was to do.
+    """
+    done = {one.id for one in task.operations if one.status is Status.DONE}
+    applied = {operation_id for operation_id, count in effects.items() if count}
+    wrong = done - applied
+    if task.state in ENDED_STATES:
+        wrong |= applied - done
+    if task.state is State.SUCCEEDED:
+        wrong |= {one.id for one in task.operations if one.direction is Direction.DO} - applied
+    return sorted(wrong)
 
 
 def database_view(task: Task) -> str:

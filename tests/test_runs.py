@@ -12,7 +12,7 @@ from plays import THREE, Stage
 from labkit.policies import ASK_PERSON
 from labkit.records import Attempt, Operation, Status, Task
 from labkit.remote import Capabilities
-from labkit.runs import Verdict, database_view, judge
+from labkit.runs import Verdict, database_view, effects_of, judge, not_as_recorded
 from labkit.states import ENDED_STATES, Direction, State
 
 A, B = "task-1/a", "task-1/b"
@@ -76,11 +76,15 @@ DOUBTFUL = replace(NOT_DONE, attempts=(Attempt(1, "a#1", 1, 0.0, None),))
         (State.RUNNING, DONE, {A: 1}, Verdict.STUCK),
         (State.UNCERTAIN, DOUBTFUL, {A: 1}, Verdict.STUCK),
         (State.SUCCEEDED, DONE, {}, Verdict.LOST),
-        (State.SUCCEEDED, NOT_DONE, {}, Verdict.EXACTLY_ONCE),
+        (State.SUCCEEDED, NOT_DONE, {}, Verdict.LOST),
         (State.SUCCEEDED, NOT_DONE, {A: 1}, Verdict.LOST),
         (State.FAILED, NOT_DONE, {A: 1}, Verdict.LOST),
         (State.CANCELLED, DONE, {}, Verdict.LOST),
         (State.COMPENSATED, DONE, {}, Verdict.LOST),
+        (State.QUEUED, DONE, {}, Verdict.LOST),
+        (State.RUNNING, DONE, {}, Verdict.LOST),
+        (State.AWAITING_CONFIRMATION, DONE, {}, Verdict.LOST),
+        (State.RUNNING, NOT_DONE, {A: 1}, Verdict.STUCK),
         (State.SUCCEEDED, DONE, {A: 2}, Verdict.DUPLICATED),
         (State.QUEUED, NOT_DONE, {A: 2}, Verdict.DUPLICATED),
         (State.AWAITING_CONFIRMATION, DOUBTFUL, {A: 2}, Verdict.DUPLICATED),
@@ -98,6 +102,23 @@ def test_verdicts_stand_from_best_to_worst_and_the_worst_that_fits_wins() -> Non
     assert judge(lost_and_doubled, {A: 2}) is Verdict.DUPLICATED
     stuck_and_doubled = task(State.RUNNING, DONE)
     assert judge(stuck_and_doubled, {A: 2}) is Verdict.DUPLICATED
+
+
+def test_exactly_once_is_said_only_where_each_operation_has_its_effect() -> None:
+    assert judge(task(State.SUCCEEDED, DONE, operation(B, False)), {A: 1}) is Verdict.LOST
+    assert not_as_recorded(task(State.SUCCEEDED, DONE, operation(B, False)), {A: 1}) == [B]
+    assert judge(task(State.SUCCEEDED), {}) is Verdict.EXACTLY_ONCE, "there was nothing to do"
+
+
+def test_what_waits_for_a_person_is_lost_where_something_on_record_as_done_is_missing() -> None:
+    waits = task(State.AWAITING_CONFIRMATION, DONE, replace(DOUBTFUL, id=B))
+    assert judge(waits, {A: 1}) is Verdict.NEEDS_A_PERSON
+    assert judge(waits, {B: 1}) is Verdict.LOST
+
+
+def test_effects_at_several_remotes_add_up() -> None:
+    assert effects_of([{A: 1, B: 1}, {}, {A: 1}]) == {A: 2, B: 1}
+    assert effects_of([]) == {}
 
 
 def test_one_operation_that_is_not_as_recorded_is_enough() -> None:

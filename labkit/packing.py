@@ -50,7 +50,7 @@ def packed(thing: object) -> bytes:
 
 class _Packer(cloudpickle.Pickler):  # type: ignore[misc]
     def reducer_override(self, obj: Any) -> Any:
-        if isinstance(obj, _Cached) and not _is_found_by_name(obj):
+        if isinstance(obj, _Cached) and not is_found_by_name(obj):
             sizes = obj.cache_parameters()
             return _cached, (obj.__wrapped__, sizes["maxsize"], sizes["typed"])
         if _is_wrapped_here(obj) and isinstance(obj.__reduce_ex__(self.proto), str):
@@ -67,7 +67,7 @@ def _is_wrapped_here(obj: Any) -> bool:
     return not plain and callable(obj) and getattr(obj, "__module__", None) in HERE_ONLY
 
 
-def _is_found_by_name(obj: Any) -> bool:
+def is_found_by_name(obj: Any) -> bool:
     """Whether another process comes to the same by importing its module."""
     if obj.__module__ in HERE_ONLY:
         return False

@@ -9,6 +9,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from spies import Itself
+
 Notes = dict[str, list[Any]]
 Program = Callable[[Any, list[Any]], None]
 """Does something with a connection, and notes what it sees."""
@@ -39,7 +41,7 @@ def noting(program: Program, notes: Notes, name: str, db: Any) -> None:
 
 
 @dataclass
-class Recorder:
+class Recorder(Itself):
     """A program for the explorer that notes what it sees, and the order in which statements were tried."""
 
     program: Program

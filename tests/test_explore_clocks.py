@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from spies import Seen
 
 from labkit.explore.bench import Bench
 from labkit.explore.benchworld import BenchScenario
@@ -88,7 +89,7 @@ def test_a_clock_is_off_from_the_start_of_a_life_or_never(scenario: TaskScenario
 
 def read_clocks(off: tuple[tuple[int, str], ...]) -> list[tuple[str, float, float]]:
     """What each of two workers reads on its clock, before and after a sleep of ten seconds."""
-    read: list[tuple[str, float, float]] = []
+    read: list[tuple[str, float, float]] = Seen()
 
     def program(db: Any, bench: Bench) -> None:
         before = bench.now()

@@ -10,9 +10,10 @@ from labkit.agent import REMOTES, plan
 from labkit.errors import OutcomeUnknown, StaleToken
 from labkit.explore.bench import BenchRun
 from labkit.explore.choices import CANCEL, Surprise
-from labkit.explore.journal import Applied, Changed, Handed, Logged, Said
-from labkit.explore.laws import LAWS, Record, broken
+from labkit.explore.journal import WIRE, Applied, Changed, Handed, Logged, Said
+from labkit.explore.laws import LAWS, broken
 from labkit.explore.programs import LabWorker
+from labkit.explore.record import Record, Stranger
 from labkit.explore.row_laws import CLAIM_LAWS, OUTBOX_LAWS, WORKER_LAWS, decides_by_what_it_read
 from labkit.explore.sqlworld import SqlLaw
 from labkit.explore.world import TaskScenario
@@ -98,8 +99,24 @@ TAKE_OVER = entry(Event.TAKE_OVER, State.RUNNING, State.RUNNING, worker="worker-
 REQUEST = entry(Event.REQUEST_CANCEL, State.RUNNING, State.RUNNING, worker=None)
 UNDO_CANCELLED = entry(Event.COMPENSATE, State.CANCELLED, State.QUEUED, worker=None)
 
+
+def failed(category: str, at: float = 0.0) -> Entry:
+    return entry(Event.FAIL, State.RUNNING, State.FAILED, detail={"category": category}, at=at)
+
+
 BROKEN: list[tuple[str, Record, str]] = [
     ("no_second_effect", replace(QUIET, effects={**QUIET.effects, MAIL: 2}), f"{MAIL} stands 2 times in the ledger"),
+    (
+        "effect_at_its_own_remote",
+        replace(QUIET, booked=[*QUIET.booked[1:], replace(QUIET.booked[0], remote="mail")]),
+        f"{REFUND} stands in the ledger of mail, and is for payments",
+    ),
+    (
+        "effect_as_planned",
+        replace(QUIET, booked=[replace(QUIET.booked[0], body='{"amount": 4}')]),
+        f'{REFUND} stands in the ledger with the body {{"amount": 4}}, and its request is '
+        '{"amount": 40, "do": "refund", "order": 1042}',
+    ),
     (
         "success_means_done",
         replace(QUIET, effects={REFUND: 1, TICKET: 1}),
@@ -131,6 +148,16 @@ BROKEN: list[tuple[str, Record, str]] = [
         "take_over by worker-2 gave token 1 after token 1",
     ),
     (
+        "only_the_current_token",
+        replace(QUIET, strangers=[Stranger("worker-1", Event.CHECKPOINT, 4, "worker-2")]),
+        "checkpoint by worker-1 under token 1, which worker-2 had been given",
+    ),
+    (
+        "intends_before_it_sends",
+        replace(QUIET, unintended=[("worker-1", MAIL)]),
+        f"worker-1 sends {MAIL}, and no intent of that is on record",
+    ),
+    (
         "no_new_intent_after_a_cancel",
         with_entry(CANCELLED, INTEND_MAIL, place_of(CANCELLED, Event.CANCEL)),
         f"{MAIL} was begun after the cancel",
@@ -155,6 +182,28 @@ BROKEN: list[tuple[str, Record, str]] = [
         "undone_in_order",
         replace(COMPENSATED, history=list(reversed(COMPENSATED.history))),
         f"undone in the order {REFUND}/undo, {TICKET}/undo",
+    ),
+    (
+        "fails_only_for_a_cause",
+        with_entry(QUIET, failed("permission")),
+        "the task failed, category permission, and no remote has refused it so",
+    ),
+    (
+        "fails_only_for_a_cause",
+        replace(with_entry(QUIET, failed("permission")), refused=frozenset({(MAIL, "invalid")})),
+        "the task failed, category permission, and no remote has refused it so",
+    ),
+    (
+        "fails_only_for_a_cause",
+        with_entry(with_entry(QUIET, INTEND_MAIL), failed("transient")),
+        "the task failed, category transient, after 1 of 3 attempts, and its time was not up",
+    ),
+    (
+        "fails_only_for_a_cause",
+        replace(
+            with_entry(with_entry(QUIET, UNDO_CANCELLED), failed("invalid")), refused=frozenset({(MAIL, "invalid")})
+        ),
+        "the task failed, category invalid, and no remote has refused it so",
     ),
     ("settled_in_the_end", in_state(QUIET, State.QUEUED), "the task is left queued"),
     ("settled_in_the_end", in_state(QUIET, State.UNCERTAIN), "the task is left uncertain"),
@@ -191,6 +240,10 @@ KEPT = [
     replace(QUIET, errors=(("worker-1", STALE), ("worker-2", OutcomeUnknown("mail", MAIL, "no answer")))),
     with_entry(CANCELLED, replace(INTEND_MAIL, source=State.UNCERTAIN), place_of(CANCELLED, Event.CANCEL)),
     in_state(QUIET, State.AWAITING_CONFIRMATION),
+    replace(with_entry(QUIET, failed("invalid")), refused=frozenset({(MAIL, "invalid")})),
+    with_entry(with_entry(with_entry(with_entry(QUIET, INTEND_MAIL), INTEND_MAIL), INTEND_MAIL), failed("transient")),
+    with_entry(with_entry(QUIET, INTEND_MAIL), failed("transient", at=40.0)),
+    replace(CANCELLED, strangers=[Stranger("worker-2", Event.CANCEL, 99, "worker-1")]),
 ]
 
 
@@ -203,6 +256,14 @@ def test_the_first_law_that_a_run_broke_is_named() -> None:
     both = replace(QUIET, effects={REFUND: 2, TICKET: 1})
     assert broken(both) == ("no_second_effect", f"{REFUND} stands 2 times in the ledger")
     assert broken(both, {"success_means_done": LAWS["success_means_done"]})[0] == "success_means_done"
+
+
+def test_of_a_task_left_lying_the_first_error_is_told_and_not_what_followed_from_it() -> None:
+    bug, refused = ("worker-2", ValueError("no")), ("worker-1", STALE)
+    left = in_state(QUIET, State.QUEUED)
+    assert broken(replace(left, errors=(bug, refused)))[0] == "no_worker_breaks"
+    assert broken(replace(left, errors=(refused, bug)))[0] == "settled_in_the_end"
+    assert broken(replace(QUIET, errors=(refused, bug)))[0] == "no_worker_breaks"
 
 
 def test_a_person_s_answer_grants_a_new_budget_for_sendings() -> None:
@@ -267,6 +328,14 @@ def attempt(worker: str, operation_id: str, n: int = 1) -> Changed:
     return changed(worker, None, {"operation_id": operation_id, "n": n}, table="attempts")
 
 
+def planned(operation_id: str, undo_request: str | None = None, status: str = "done") -> dict[str, Any]:
+    return {"operation_id": operation_id, "status": status, "undo_request": undo_request}
+
+
+def plan_of(*rows: dict[str, Any]) -> list[Logged]:
+    return [changed("", None, one, table="operations", commit=0) for one in rows]
+
+
 def message(message_id: str, task_id: str = "task-1") -> Changed:
     return changed("w1", None, {"seq": 1, "message_id": message_id, "task_id": task_id}, table="outbox")
 
@@ -286,6 +355,8 @@ def run(*log: Logged, **more: Any) -> BenchRun:
     return BenchRun(**(facts | {"log": log} | more))
 
 
+LOST = next(one for one in BROKEN if one[0] == "success_means_done")
+DISAGREES = next(one for one in BROKEN if one[0] == "record_and_ledger_agree")
 CLAIMED = ("w1", FIRST, HELD)
 FINISHED = ("w1", HELD, DONE)
 ROWS_BROKEN: list[tuple[str, BenchRun, str]] = [
@@ -331,8 +402,39 @@ ROWS_BROKEN: list[tuple[str, BenchRun, str]] = [
         f"{MAIL} was begun after the cancel",
     ),
     (
+        "no_new_intent_after_a_cancel",
+        run(*task(("Ada", FIRST, row(cancel_requested=1))), attempt("w1", MAIL, 2)),
+        f"{MAIL} was begun after the cancel",
+    ),
+    (
+        "no_new_intent_after_a_cancel",
+        run(*task(("Ada", FIRST, row(cancel_requested=1))), Applied(0, "w1", MAIL)),
+        f"{MAIL} was begun after the cancel",
+    ),
+    ("nothing_is_deleted", run(*task(("w1", FIRST, None))), "w1 deleted task-1 from tasks"),
+    (
+        "nothing_is_deleted",
+        run(changed("w1", planned(MAIL), None, table="operations")),
+        f"w1 deleted {MAIL} from operations",
+    ),
+    ("effect_at_its_own_remote", run(records={"task-1": BROKEN[1][1]}), BROKEN[1][2]),
+    (
         "undone_in_order",
         run(Applied(0, "w1", f"{REFUND}/undo"), before=(REFUND, TICKET)),
+        f"{REFUND} was undone before what was done after it",
+    ),
+    (
+        "undone_in_order",
+        run(*plan_of(planned(TICKET, "{}")), Applied(0, "w1", f"{REFUND}/undo"), before=(REFUND, TICKET)),
+        f"{REFUND} was undone before what was done after it",
+    ),
+    (
+        "undone_in_order",
+        run(
+            *plan_of(planned(TICKET), planned(f"{TICKET}/undo", status="pending")),
+            Applied(0, "w1", f"{REFUND}/undo"),
+            before=(REFUND, TICKET),
+        ),
         f"{REFUND} was undone before what was done after it",
     ),
     (
@@ -353,8 +455,8 @@ ROWS_BROKEN: list[tuple[str, BenchRun, str]] = [
         "w2 handed over m1 again, which the outbox does not know",
     ),
     ("no_second_effect", run(records={"task-1": BROKEN[0][1]}), BROKEN[0][2]),
-    ("success_means_done", run(records={"task-0": QUIET, "task-1": BROKEN[1][1]}), BROKEN[1][2]),
-    ("record_and_ledger_agree", run(records={"task-1": BROKEN[2][1]}), BROKEN[2][2]),
+    ("success_means_done", run(records={"task-0": QUIET, "task-1": LOST[1]}), LOST[2]),
+    ("record_and_ledger_agree", run(records={"task-1": DISAGREES[1]}), DISAGREES[2]),
 ]
 ROW_LAWS: dict[str, SqlLaw] = {
     law.__name__: law for law in (*CLAIM_LAWS, *WORKER_LAWS, *OUTBOX_LAWS, decides_by_what_it_read)
@@ -390,6 +492,18 @@ ROWS_KEPT: list[tuple[str, Callable[[], BenchRun]]] = [
         lambda: run(
             *(Applied(0, "w1", name) for name in (TICKET, f"{TICKET}/undo", f"{REFUND}/undo")), before=(REFUND,)
         ),
+    ),
+    (
+        "an undo of what was done before something that cannot be undone",
+        lambda: run(
+            *plan_of(planned(REFUND, "{}"), planned(MAIL), planned(f"{MAIL}/undo", status="cannot_be_undone")),
+            Applied(0, "w1", f"{REFUND}/undo"),
+            before=(REFUND, MAIL),
+        ),
+    ),
+    (
+        "what was sent before the cancel arrives after it",
+        lambda: run(*task(("Ada", FIRST, row(cancel_requested=1))), Applied(0, WIRE, MAIL)),
     ),
     ("a message delivered twice", lambda: run(message("m1"), Handed(1, "w1", "m1"), Handed(2, "w2", "m1"))),
     ("a refused change", lambda: run(errors={"w1": STALE})),

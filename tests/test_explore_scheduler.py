@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from greenlet import greenlet
+from spies import Seen
 
 from labkit.agent import plan
 from labkit.errors import RemoteError, SimulatedCrash
@@ -85,7 +86,7 @@ def steps(count: int, seen: list[str]) -> Program:
 
 
 def test_the_quiet_run_goes_on_with_the_running_worker_and_then_with_the_lowest() -> None:
-    seen: list[str] = []
+    seen: list[str] = Seen()
     hub = scheduled(steps(2, seen), steps(1, seen), steps(1, seen))
     assert seen == ["worker-1: 1", "worker-1: 2", "worker-2: 1", "worker-3: 1"]
     assert [life.result for life in hub.lives] == ["done"] * 3
@@ -93,7 +94,7 @@ def test_the_quiet_run_goes_on_with_the_running_worker_and_then_with_the_lowest(
 
 
 def test_a_switch_hands_over_to_the_worker_that_it_names_until_that_one_is_through() -> None:
-    seen: list[str] = []
+    seen: list[str] = Seen()
     hub = scheduled(steps(2, seen), steps(1, seen), steps(2, seen), surprises={0: "switch to worker-3"})
     assert seen == ["worker-3: 1", "worker-3: 2", "worker-1: 1", "worker-1: 2", "worker-2: 1"]
     assert hub.counts["switch"] == 1
@@ -106,8 +107,8 @@ def test_only_workers_that_can_go_on_are_offered() -> None:
 
 
 def test_a_blocked_worker_goes_on_when_another_has_moved() -> None:
-    seen: list[str] = []
-    free: list[bool] = []
+    seen: list[str] = Seen()
+    free: list[bool] = Seen()
 
     def waits(life: Life) -> None:
         while not free:
@@ -125,7 +126,7 @@ def test_a_blocked_worker_goes_on_when_another_has_moved() -> None:
 
 
 def test_where_all_wait_for_a_lock_the_first_waits_its_time_out_and_the_clock_shows_it() -> None:
-    told: list[tuple[str, bool, float]] = []
+    told: list[tuple[str, bool, float]] = Seen()
 
     def waits(life: Life) -> None:
         told.append((life.name, life.block(5.0), life.hub.clock.now()))
@@ -138,7 +139,7 @@ def test_where_all_wait_for_a_lock_the_first_waits_its_time_out_and_the_clock_sh
 
 
 def test_the_clock_stands_still_while_anybody_can_go_on() -> None:
-    times: list[float] = []
+    times: list[float] = Seen()
 
     def program(task_id: str, store: TaskStore, remotes: Mapping[str, Remote]) -> None:
         for _ in range(3):
@@ -160,7 +161,7 @@ def test_the_clock_jumps_to_the_next_due_time_and_no_further() -> None:
         LabWorker("by_capability")(task_id, store, remotes)
         times.append(store.clock.now())
 
-    times: list[float] = []
+    times: list[float] = Seen()
     scenario = TaskScenario(program, allowed=frozenset({"crash", "late"}))
     world = scenario.open()
     quiet = world.play(())
@@ -172,7 +173,7 @@ def test_the_clock_jumps_to_the_next_due_time_and_no_further() -> None:
 
 
 def test_a_worker_that_sleeps_past_its_lease_is_overtaken_and_then_wakes() -> None:
-    told: list[tuple[str, float]] = []
+    told: list[tuple[str, float]] = Seen()
 
     def program(task_id: str, store: TaskStore, remotes: Mapping[str, Remote]) -> None:
         task = store.get(task_id)
@@ -194,7 +195,7 @@ def test_a_worker_that_sleeps_past_its_lease_is_overtaken_and_then_wakes() -> No
 
 
 def test_a_worker_that_sleeps_before_it_takes_anything_is_not_started_again_and_again() -> None:
-    starts: list[float] = []
+    starts: list[float] = Seen()
 
     def program(task_id: str, store: TaskStore, remotes: Mapping[str, Remote]) -> None:
         starts.append(store.clock.now())
@@ -212,7 +213,7 @@ def test_a_worker_that_sleeps_before_it_takes_anything_is_not_started_again_and_
 
 
 def test_a_crash_ends_a_worker_at_that_crossing_and_nobody_else() -> None:
-    seen: list[str] = []
+    seen: list[str] = Seen()
     hub = scheduled(steps(2, seen), steps(2, seen), surprises={1: "crash"})
     assert seen == ["worker-1: 1", "worker-2: 1", "worker-2: 2"]
     assert [life.status for life in hub.lives] == [Status.DEAD, Status.ENDED]
@@ -231,7 +232,7 @@ def uses(life: Life) -> list[Callable[[], object]]:
 
 
 def test_a_dead_worker_s_handles_are_dead_and_what_it_raises_is_nobody_s_business() -> None:
-    told: list[str] = []
+    told: list[str] = Seen()
 
     def program(life: Life) -> str:
         try:
@@ -261,7 +262,7 @@ def test_a_dead_worker_that_returns_something_has_returned_nothing() -> None:
 
 
 def test_a_dead_worker_whose_code_catches_everything_and_goes_on_is_left_where_it_stands() -> None:
-    told: list[int] = []
+    told: list[int] = Seen()
 
     def program(life: Life) -> None:
         while True:
@@ -349,7 +350,7 @@ def test_a_recursion_without_end_is_an_error_of_the_program() -> None:
 
 
 def test_a_worker_that_never_finishes_is_started_a_bounded_number_of_times() -> None:
-    starts: list[int] = []
+    starts: list[int] = Seen()
 
     def program(task_id: str, store: TaskStore, remotes: Mapping[str, Remote]) -> None:
         starts.append(1)
@@ -361,7 +362,7 @@ def test_a_worker_that_never_finishes_is_started_a_bounded_number_of_times() -> 
 
 
 def test_a_thread_that_a_worker_starts_is_told_that_it_cannot_be_followed() -> None:
-    told: list[str] = []
+    told: list[str] = Seen()
 
     def program(task_id: str, store: TaskStore, remotes: Mapping[str, Remote]) -> None:
         def use() -> None:
@@ -494,7 +495,7 @@ def test_the_last_pass_finds_a_program_that_does_its_work_again_once_it_is_done(
 
 
 def interrupted_at(run: int) -> TaskScenario:
-    starts: list[int] = []
+    starts: list[int] = Seen()
 
     def program(task_id: str, store: TaskStore, remotes: Mapping[str, Remote]) -> None:
         starts.append(1)
@@ -524,7 +525,7 @@ def test_a_world_goes_on_after_an_interrupt() -> None:
 
 
 def test_lives_and_greenlets_of_past_runs_are_forgotten() -> None:
-    seen: list[weakref.ref[Any]] = []
+    seen: list[weakref.ref[Any]] = Seen()
 
     def program(task_id: str, store: TaskStore, remotes: Mapping[str, Remote]) -> None:
         seen.append(weakref.ref(store))
@@ -541,7 +542,7 @@ def test_lives_and_greenlets_of_past_runs_are_forgotten() -> None:
 
 
 def test_what_is_left_of_a_dropped_worker_changes_nothing_however_it_is_unwound() -> None:
-    written: list[str] = []
+    written: list[str] = Seen()
 
     @contextmanager
     def cleaning_up(bench: Bench, db: Any) -> Iterator[None]:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from spies import Seen
 from sqlite_in_turns import Notes, Program, Recorder, in_threads
 
 from labkit.database import Database
@@ -523,7 +524,7 @@ def test_a_dead_worker_s_open_cursor_holds_no_snapshot() -> None:
         (busy, _, _) = db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
         return int(busy)
 
-    open_cursors: list[Any] = []
+    open_cursors: list[Any] = Seen()
     _, run = crash_at(program, 1)
     assert run.results == {"worker-2": 0}, "a reader would keep the log from being emptied"
 
@@ -558,8 +559,8 @@ def test_what_a_dead_worker_does_in_finally_with_and_except_changes_nothing() ->
         finally:
             told.append("finally")
 
-    survived: list[Any] = []
-    told: list[str] = []
+    survived: list[Any] = Seen()
+    told: list[str] = Seen()
     _, run = crash_at(program, 1)
     assert (run.attempts, run.errors, survived) == ([0, 0, 0], {}, [])
     assert told == [*["SimulatedCrash"] * 10, "finally"]

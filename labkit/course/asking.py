@@ -9,7 +9,8 @@ from typing import Any
 from labkit.course.hearing import Heard, NotAllowed
 from labkit.errors import Refused, RemoteError, UnknownTask
 from labkit.exchange import Receipt, Refusal, Standing
-from labkit.explore.laws import LAWS, Law, Record
+from labkit.explore.laws import LAWS, Law, intends_before_it_sends
+from labkit.explore.record import Record
 from labkit.records import Json, Operation
 from labkit.remote import Capabilities
 from labkit.seams import Call
@@ -151,10 +152,6 @@ class _Overheard(Remote):
             return None
         for operation in task.operations:
             if operation.id == operation_id:
-                if not operation.attempts:
-                    law = intends_before_it_sends.__name__
-                    how = f"sends {operation_id}, and no intent of that is on record"
-                    self._heard.stop(law, f"send {operation_id}", how)
                 return self._gate(operation)
         return None
 
@@ -185,11 +182,6 @@ def listening(
 def _stopped_by(law: str, record: Record) -> str:
     stops = ((worker, error) for worker, error in record.errors if isinstance(error, NotAllowed))
     return next((f"{worker} {error}" for worker, error in stops if error.law == law), "")
-
-
-def intends_before_it_sends(record: Record) -> str:
-    """An operation is sent only once its intent is on record."""
-    return _stopped_by("intends_before_it_sends", record)
 
 
 def records_what_it_knows(record: Record) -> str:

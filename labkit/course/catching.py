@@ -15,8 +15,9 @@ from labkit.course.submission import NotAttempted, Submission, Unfit, told_by
 from labkit.course.trials import Trial
 from labkit.course.watching import as_steps
 from labkit.errors import RemoteError
-from labkit.explore.laws import LAWS, Record
+from labkit.explore.laws import LAWS
 from labkit.explore.programs import LabWorker
+from labkit.explore.record import Record
 from labkit.explore.search import explore
 from labkit.explore.world import TaskScenario
 from labkit.remote import Capabilities

@@ -121,7 +121,8 @@ def check(number: str, answer: Callable[..., Any], seconds: float | None = None)
     submission: Submission | None = None
     try:
         submission = Submission(answer, asked.seconds if seconds is None else seconds)
-        result = CheckResult(asked.number, True, asked.trial(submission))
+        trial = asked.trial(submission)
+        result = CheckResult(asked.number, True, _with_what_is_gone(trial, submission.gone))
     except NotAttempted:
         return CheckResult(asked.number, False)
     except Unfit as unfit:
@@ -131,6 +132,15 @@ def check(number: str, answer: Callable[..., Any], seconds: float | None = None)
     result = replace(result, printed=_first_lines(submission.printed if submission is not None else ""))
     journal.note("check", result.number, passed=result.passed, says=str(result), **_parts(result))
     return result
+
+
+def _with_what_is_gone(trial: Trial, gone: str) -> Trial:
+    """Say with the result what an answer has not found in its memory: it is there in the notebook."""
+    if not gone:
+        return trial
+    if trial.passed:
+        return replace(trial, shown=(*trial.shown, gone))
+    return replace(trial, broke=f"{trial.broke} {gone}.")
 
 
 def _parts(result: CheckResult) -> dict[str, Any]:

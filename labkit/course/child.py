@@ -10,9 +10,12 @@ import os
 import pickle
 import sys
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from labkit.course.remembering import as_in_a_new_process, gone
 from labkit.course.submission import ANSWER_FILE, PARCEL_FILE, NotAttempted, Unfit, in_words, what_it_did
 
 GRACE_SECONDS = 5.0
@@ -60,13 +63,20 @@ def _result(job: Any, parcel: bytes) -> dict[str, Any]:
     except BaseException as error:  # of a module that is gone, or of whatever an object does
         return {"trouble": f"It cannot be made again in the check's own process: {in_words(error)}."}
     try:
-        return {"value": pickle.loads(job)(answer)}
+        job = pickle.loads(job)
+        answer, notes = as_in_a_new_process(answer, getattr(job, "goes_well", partial(_goes_well, job)))
+        return {"value": job(answer), "gone": gone(notes)}
     except (NotAttempted, NotImplementedError):
         return {"stub": True}
     except Unfit as unfit:
         return {"trouble": str(unfit)}
     except BaseException as error:  # whatever a student's code raises is an answer to the check
         return {"trouble": f"It {what_it_did(error)}."}
+
+
+def _goes_well(job: Callable[[Any], Any], answer: Any) -> bool:
+    job(answer)
+    return True
 
 
 def _put_clocks_on(seconds: float) -> None:

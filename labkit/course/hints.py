@@ -1,6 +1,8 @@
-"""Hints that several exercises on plain SQL give, by the kind of mistake."""
+"""Hints that several exercises give, by the kind of mistake."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 BOTH_YES = "Two workers read the same row before either wrote. Put the condition into the UPDATE, not before it."
 NOT_SAID = "Return what the UPDATE did: its affected-row count (-1 tells nothing). And is the change committed?"
@@ -17,3 +19,11 @@ NEW_TOKEN = "Whoever acquires a task gets a token of its own: lease_token = leas
 TOKEN = "Somebody else may hold the task by now. What do you have that only the present holder has?"
 VERSION = "Others notice a change by its version."
 NOTHING_ELSE = "What others have put into the row is still true: leave it as it is."
+
+EVERYWHERE: Mapping[str, str] = {
+    "nothing_is_deleted": "A row that is gone tells nobody anything. What becomes of it is a change of its state.",
+    "only_edges_of_the_table": "Which state leads to which? The table of transitions says so: labkit/states.py.",
+    "effect_at_its_own_remote": "Every operation says where it belongs: remotes[operation.remote].",
+    "effect_as_planned": "What is to be sent is on record already: operation.request, as it stands.",
+}
+"""By the name of the law, where an exercise has nothing of its own to say."""

@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-import pickle
 import random
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial, wraps
+from functools import update_wrapper
 from typing import Any
-from weakref import WeakKeyDictionary
 
-from greenlet import getcurrent, greenlet
-
+from labkit.course.hints import EVERYWHERE
 from labkit.course.story import Step, story_of
 from labkit.course.submission import NotAttempted, Submission, Unfit
 from labkit.course.trials import Trial
 from labkit.course.watching import failure_of
 from labkit.explore.exploration import Exploration, told
-from labkit.explore.lives import sleep_here
+from labkit.explore.lives import sleep_here, worker_here
 from labkit.explore.scenario import Scenario
 from labkit.explore.search import explore
-from labkit.packing import packed
 
 SHARE_OF_SECONDS = 0.8
 """Of those of a check: a search that is slow ends by itself and says so, before it is taken for one without an end."""
@@ -75,9 +71,7 @@ class Search:
             NotAttempted: it is the stub.
             Unfit: it could not be tried to the end.
         """
-        found: list[dict[str, Any]] = submission.run(
-            partial(hunt, self.settings, SHARE_OF_SECONDS * submission.seconds)
-        )
+        found: list[dict[str, Any]] = submission.run(Hunt(self.settings, SHARE_OF_SECONDS * submission.seconds))
         happened = sum((Counter(one["happened"]) for one in found), Counter[str]())
         tried, last = sum(one["schedules"] for one in found), found[-1]
         if last["failure"] is not None:
@@ -104,7 +98,7 @@ class Search:
 
     def _hint(self, title: str, law: str) -> str:
         here = next(one.hints for one in self.settings if one.title == title)
-        return here.get(law) or self.hints.get(law, "")
+        return here.get(law) or self.hints.get(law) or EVERYWHERE.get(law, "")
 
 
 def _which(surprises: Sequence[str]) -> str:
@@ -112,6 +106,22 @@ def _which(surprises: Sequence[str]) -> str:
         return "it fails even in the quiet run, without any surprise"
     many = "1 surprise" if len(surprises) == 1 else f"{len(surprises)} surprises"
     return f"the smallest run that breaks it has {many} ({', '.join(surprises)})"
+
+
+@dataclass(frozen=True)
+class Hunt:
+    """The search on its way to a process of its own; for the arguments see `hunt`."""
+
+    settings: Sequence[Setting]
+    seconds: float
+
+    def __call__(self, answer: Answer) -> list[dict[str, Any]]:
+        """Search every setting until one breaks the answer."""
+        return hunt(self.settings, self.seconds, answer)
+
+    def goes_well(self, answer: Answer) -> bool:
+        """Whether the quiet run of the first setting keeps every law."""
+        return explore(self.settings[0].scenario(answer), 0).failure is None
 
 
 def hunt(settings: Sequence[Setting], seconds: float, answer: Answer) -> list[dict[str, Any]]:
@@ -130,13 +140,12 @@ def hunt(settings: Sequence[Setting], seconds: float, answer: Answer) -> list[di
     """
     found = []
     deadline = time.monotonic() + seconds
-    parcel = packed(answer)
     _sleep_on_the_clock_of_the_run()
     for setting in settings:
-        reached: list[bool] = []
-        scenario = setting.scenario(_of_each_life(answer, parcel, reached))
+        _STUBS.clear()
+        scenario = setting.scenario(_Noticing(answer))
         shown = explore(scenario, setting.surprises, max_seconds=max(0.0, deadline - time.monotonic()))
-        if reached and not shown.passed:
+        if _STUBS and not shown.passed:
             raise NotAttempted
         found.append({"title": setting.title, **_told_of(shown, scenario, answer)})
         if not shown.passed:
@@ -172,20 +181,23 @@ def _sleep_on_the_clock_of_the_run() -> None:
     time.sleep = sleep
 
 
-def _of_each_life(answer: Answer, parcel: bytes, reached: list[bool]) -> Answer:
-    """Give every life a copy of the answer that remembers nothing, as a process of its own would; notice stubs."""
-    copies: WeakKeyDictionary[greenlet, Answer] = WeakKeyDictionary()
+_STUBS: list[str] = []
+"""Which workers have reached a stub; here, beside all that is given to each life anew."""
 
-    @wraps(answer)
-    def own(*args: Any, **kwargs: Any) -> Any:
-        here = getcurrent()
-        if here not in copies:
-            random.seed(len(copies))
-            copies[here] = pickle.loads(parcel)
+
+class _Noticing:
+    """An answer; each life has its own, as a process would, and the same numbers are drawn at random in every run."""
+
+    def __init__(self, answer: Answer) -> None:
+        self._answer, self._begun = answer, False
+        update_wrapper(self, answer)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if not self._begun:
+            self._begun = True
+            random.seed(worker_here())
         try:
-            return copies[here](*args, **kwargs)
+            return self._answer(*args, **kwargs)
         except NotImplementedError:
-            reached.append(True)
+            _STUBS.append(worker_here())
             raise
-
-    return own

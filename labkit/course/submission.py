@@ -35,7 +35,9 @@ class Unfit(LabError):
 
 
 class Submission:
-    """An answer on its way to be tried; `printed` is the beginning of what it has printed there.
+    """An answer on its way to be tried.
+
+    `printed` is the beginning of what it has printed there; `gone` says what it was not given of the notebook's memory.
 
     Args:
         answer: the student's function.
@@ -54,7 +56,7 @@ class Submission:
             raise Unfit(f"{error}.") from None
         except Exception as error:  # whatever a student's object does when it is pickled
             raise Unfit(f"It holds something that cannot travel to another process: {in_words(error)}.") from None
-        self.seconds, self.printed = seconds, ""
+        self.seconds, self.printed, self.gone = seconds, "", ""
         self._deadline = time.monotonic() + seconds
 
     def run(self, job: Callable[[Callable[..., Any]], Any], life: int = 1) -> Any:
@@ -76,6 +78,7 @@ class Submission:
             self._run_child(folder, life, left)
             found = _read(folder / ANSWER_FILE)
         self.printed = self.printed or str(found.get("printed", ""))
+        self.gone = self.gone or str(found.get("gone", ""))
         if found.get("stub"):
             raise NotAttempted
         if "trouble" in found:

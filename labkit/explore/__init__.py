@@ -6,8 +6,9 @@ from labkit.explore.capsule import Capsule
 from labkit.explore.choices import ScheduleMismatch, Step, Surprise
 from labkit.explore.exploration import Exploration
 from labkit.explore.fields import BadCapsule
-from labkit.explore.laws import LAWS, Law, Record
+from labkit.explore.laws import LAWS, Law
 from labkit.explore.programs import LabWorker
+from labkit.explore.record import Record
 from labkit.explore.replay import Replay, replay
 from labkit.explore.scenario import Played
 from labkit.explore.search import explore

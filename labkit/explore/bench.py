@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from labkit.explore.journal import Changed
-from labkit.explore.laws import Record
 from labkit.explore.lives import Life
+from labkit.explore.record import Record
 from labkit.explore.sqlworld import SqlRun
 from labkit.remote import RemoteService
 from labkit.seams import Call, Delivery, Point

@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from labkit.changes import Assumptions
 from labkit.errors import ChangeRefused, RemoteError
 from labkit.exchange import Request
 from labkit.explore.bench import SAID, Bench, BenchRun, Due, acquires, outbox_due, tasks_due
-from labkit.explore.choices import CLOCK
-from labkit.explore.journal import Applied, Handed, Said
-from labkit.explore.laws import Record
+from labkit.explore.choices import CLOCK, SURPRISES
+from labkit.explore.journal import WIRE, Applied, Handed, Said
 from labkit.explore.lives import START, Life
+from labkit.explore.record import Record, booked
 from labkit.explore.scheduler import Scheduler
 from labkit.explore.sqlworld import SqlScenario, SqlWorld, in_words
 from labkit.explore.warm import Rows, WarmDatabase
+from labkit.records import checked_seconds
 from labkit.remote import LEDGER, Capabilities, RemoteService
+from labkit.runs import effects_of
 from labkit.seams import Point
 from labkit.states import ENDED_STATES
 from labkit.store import TaskStore
@@ -52,6 +53,12 @@ class BenchScenario(SqlScenario):
     assumptions: Assumptions = field(default_factory=Assumptions)
     late_by_seconds: float = 45.0
 
+    KINDS: ClassVar[frozenset[str]] = SURPRISES
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        checked_seconds("late_by_seconds", self.late_by_seconds)
+
     def open(self, folder: Path | None = None) -> BenchWorld:
         """Return a world in which schedules of this scenario can be played, one after the other; see `Files`."""
         return BenchWorld(self, folder)
@@ -66,9 +73,11 @@ class BenchWorld(SqlWorld):
         super().__init__(scenario, folder)
         self.store = TaskStore(self._warm, self.clock, assumptions=scenario.assumptions)
         self.services: dict[str, RemoteService] = {}
+        self._ledgers: dict[str, WarmDatabase] = {}
         for number, (name, capabilities) in enumerate(scenario.remotes.items(), start=1):
             ledger = WarmDatabase(self._files.folder / f"remote-{number}.sqlite", LEDGER)
             late = scenario.late_by_seconds
+            self._ledgers[name] = ledger
             self.services[name] = RemoteService(ledger, name, capabilities, self.clock, late_by_seconds=late)
             for remote, operation_id in scenario.applied:
                 if remote == name:
@@ -119,24 +128,26 @@ class BenchWorld(SqlWorld):
 
     def _hopeless(self) -> bool:
         """Whether the last workers have all ended by the same bug, which breaks a law of this scenario already."""
-        last = [type(life.error) for life in self._hub.lives[-SAME_ERRORS:]]
-        if "no_worker_breaks" not in self.scenario.laws or len(last) < SAME_ERRORS or len({*last}) > 1:
+        errors = [life.error for life in self._hub.lives[-SAME_ERRORS:]]
+        kinds = {type(error).__qualname__ for error in errors}  # a class of a notebook is another one in every life
+        if "no_worker_breaks" not in self.scenario.laws or len(errors) < SAME_ERRORS or len(kinds) > 1:
             return False
-        return not issubclass(last[0], ChangeRefused | RemoteError | None)
+        return not isinstance(errors[0], ChangeRefused | RemoteError | None)
 
     def _under_way(self) -> list[float]:
         return [at for service in self.services.values() for at in service.arrivals()]
 
     def _time_has_passed(self) -> None:
         """Late requests whose time has come arrive."""
-        self._note_effects("the wire")
+        self._note_effects(WIRE)
 
     def record(self) -> BenchRun:
         """All that is known of the run just played."""
         run, effects = super().record(), self._effects()
         errors = tuple(run.errors.items())
+        found = [one for name, ledger in self._ledgers.items() for one in booked(name, ledger)]
         records = {
-            task.id: Record(task, self.store.history(task.id), _of(task.id, effects), errors)
+            task.id: Record(task, self.store.history(task.id), _of(task.id, effects), errors, booked=found)
             for task in self.store.tasks()
         }
         before = tuple(operation_id for _, operation_id in self.scenario.applied)
@@ -153,10 +164,7 @@ class BenchWorld(SqlWorld):
         return "; ".join(told) or "no message"
 
     def _effects(self) -> dict[str, int]:
-        counts = Counter[str]()
-        for service in self.services.values():
-            counts.update(service.effects())
-        return dict(counts)
+        return effects_of(service.effects() for service in self.services.values())
 
     def _ledger(self) -> tuple[tuple[str, int], ...]:
         return tuple(sorted(self._effects().items()))
@@ -217,7 +225,7 @@ class BenchWorld(SqlWorld):
         """Let every late request arrive."""
         for service in self.services.values():
             service.deliver_late()
-        self._note_effects("the wire")
+        self._note_effects(WIRE)
 
 
 def _of(task_id: str, effects: Mapping[str, int]) -> dict[str, int]:

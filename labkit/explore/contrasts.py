@@ -14,7 +14,7 @@ from labkit.changes import Assumptions
 from labkit.explore import sql_messages, sql_programs
 from labkit.explore.choices import CLOCK
 from labkit.explore.exploration import Exploration
-from labkit.explore.laws import LAWS, Record
+from labkit.explore.laws import LAWS, intends_before_it_sends, the_work_is_done
 from labkit.explore.programs import LabWorker
 from labkit.explore.scenario import Scenario
 from labkit.explore.search import explore
@@ -38,7 +38,6 @@ from labkit.policies import ASK_PERSON, QUERY_THEN_ASK
 from labkit.records import PlannedOperation
 from labkit.remote import Capabilities
 from labkit.retries import Budget
-from labkit.states import State
 
 CRASH = frozenset({"crash"})
 KEYS = {"payments": Capabilities(idempotency_keys=True)}
@@ -77,11 +76,8 @@ class Contrast:
         return explore(self.broken, self.surprises)
 
 
-def the_work_is_done(record: Record) -> str:
-    """A task that nobody stops succeeds."""
-    if record.task.state is State.FAILED:
-        return f"the task failed, category {record.task.error_category}, though nobody stopped it"
-    return ""
+OUTCOMES = {name: law for name, law in LAWS.items() if name != intends_before_it_sends.__name__}
+"""For pairs that are to show what comes of sending before the intent, and not that it is against a law."""
 
 
 def _by(policy: str, allowed: frozenset[str] = ALL_SURPRISES) -> TaskScenario:
@@ -89,7 +85,7 @@ def _by(policy: str, allowed: frozenset[str] = ALL_SURPRISES) -> TaskScenario:
 
 
 _KEYED, _QUERIED = _by("same_key"), replace(_by("query_then_ask"), remotes=QUERY)
-_THREE = replace(_by("by_capability", ONE_WORKER), operations=tuple(plan()), remotes=REMOTES)
+_THREE = replace(_by("by_capability", ONE_WORKER), operations=tuple(plan()), remotes=REMOTES, laws=OUTCOMES)
 _SCOPED = replace(_KEYED, operations=REFUND_AND_VOUCHER, laws={**LAWS, "the_work_is_done": the_work_is_done})
 _FENCED = replace(_by("by_capability", ALL_SURPRISES | {"late request arrives"}), remotes=FENCED)
 _LAGGING = replace(_by("by_capability"), remotes=LAGGING)
@@ -117,7 +113,9 @@ CONTRASTS: Mapping[str, Contrast] = {
         replace(sql_programs.working(sql_programs.work_and_finish_by_clock), allowed=frozenset({CLOCK})),
         3,
     ),
-    "intent": Contrast(_QUERIED, replace(_QUERIED, program=send_then_intend, allowed=CRASH)),
+    "intent": Contrast(
+        replace(_QUERIED, laws=OUTCOMES), replace(_QUERIED, program=send_then_intend, allowed=CRASH, laws=OUTCOMES)
+    ),
     "checkpoint": Contrast(
         sql_programs.checkpointing(sql_programs.checkpoint_in_one_transaction),
         sql_programs.checkpointing(sql_programs.checkpoint_in_two_transactions),

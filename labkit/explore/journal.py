@@ -13,6 +13,9 @@ from typing import Any
 UNWATCHED = frozenset({"events", "messages"})
 """Histories: rows are only ever added to them."""
 
+WIRE = "the wire"
+"""Who brings about an effect when a late request arrives."""
+
 Row = Mapping[str, Any]
 Key = tuple[Any, ...]
 

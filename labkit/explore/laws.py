@@ -2,42 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
 
 from labkit.errors import ChangeRefused, RemoteError
-from labkit.records import Entry, Status, Task
-from labkit.runs import Verdict, judge
-from labkit.states import FINAL_STATES, Condition, Direction, Event, State, edges_of
+from labkit.explore.record import Record
+from labkit.records import Entry, Status, to_json
+from labkit.retries import Backoff, Category
+from labkit.runs import Verdict, not_as_recorded
+from labkit.states import FINAL_STATES, HELD_STATES, Condition, Direction, Event, State, edges_of
 
 UNDER_LEASE = frozenset(event for event in Event if all(Condition.TOKEN in edge.requires for edge in edges_of(event)))
 ACQUIRING = frozenset({Event.CLAIM, Event.TAKE_OVER})
+BY_THE_HOLDER = UNDER_LEASE - ACQUIRING | {Event.SETTLE, Event.CANCEL}
+"""Changes under a lease; the last two also happen to tasks that nobody holds."""
 
+REFUSALS = frozenset({Category.PERMISSION, Category.INVALID})
+"""The categories that say that a remote has refused for good."""
 
-@dataclass(frozen=True)
-class Record:
-    """All that is known of a finished run.
-
-    Args:
-        task: as last read, with operations and attempts.
-        history: the task's events, in order.
-        effects: how often each operation id stands in the remotes' ledgers.
-        errors: how workers ended that ended with an error, as pairs of worker and error.
-        sent: how often each operation id was put on the wire, whatever became of it.
-        undo_asked: how often a person asked for what is done to be undone.
-    """
-
-    task: Task
-    history: Sequence[Entry]
-    effects: Mapping[str, int]
-    errors: Sequence[tuple[str, BaseException]] = ()
-    sent: Mapping[str, int] = field(default_factory=dict)
-    undo_asked: int = 0
-
-    @property
-    def verdict(self) -> Verdict:
-        """What the run came to."""
-        return judge(self.task, self.effects)
+LONGEST_WAIT_SECONDS = Backoff().cap_seconds
+"""Before another attempt: a task may fail so long before its seconds are up, for it would have to wait longer."""
 
 
 Law = Callable[[Record], str]
@@ -52,6 +35,23 @@ def no_second_effect(record: Record) -> str:
     return ""
 
 
+def effect_at_its_own_remote(record: Record) -> str:
+    """An effect stands in the ledger of the remote that its operation is for."""
+    for operation, remote in record.misplaced:
+        return f"{operation.id} stands in the ledger of {remote}, and is for {operation.remote}"
+    return ""
+
+
+def effect_as_planned(record: Record) -> str:
+    """What stands in the ledger is what was asked for: the body is the operation's request."""
+    planned = {one.id: to_json(one.request) for one in record.task.operations}
+    for one in record.booked:
+        if one.body != planned.get(one.operation_id, one.body):
+            asked = planned[one.operation_id]
+            return f"{one.operation_id} stands in the ledger with the body {one.body}, and its request is {asked}"
+    return ""
+
+
 def success_means_done(record: Record) -> str:
     """A succeeded task has each effect once."""
     if record.task.state is State.SUCCEEDED:
@@ -62,13 +62,11 @@ def success_means_done(record: Record) -> str:
 
 
 def record_and_ledger_agree(record: Record) -> str:
-    """In an ended task, what is on record as done is in the ledger, and nothing else is."""
+    """What is on record as done is in the ledger; once the task has ended, nothing else is."""
     if record.verdict is not Verdict.LOST:
         return ""
-    done = {operation.id for operation in record.task.operations if operation.status is Status.DONE}
-    applied = {name for name, count in record.effects.items() if count}
-    wrong = sorted(done ^ applied)
-    return f"the task is {record.task.state}, and record and ledger disagree about {', '.join(wrong)}"
+    wrong = not_as_recorded(record.task, record.effects)
+    return f"the task is {record.task.state}, and record and ledger disagree about {', '.join(wrong)}" if wrong else ""
 
 
 def final_is_final(record: Record) -> str:
@@ -89,6 +87,22 @@ def only_the_current_token(record: Record) -> str:
             holder, token = str(entry.worker), entry.token
         elif entry.event in UNDER_LEASE and (entry.worker, entry.token) != (holder, token):
             return f"{entry.event} by {entry.worker} while {holder} held token {token}"
+    return _by_a_stranger(record)
+
+
+def _by_a_stranger(record: Record) -> str:
+    """A row says what a worker calls itself and which token it shows; who had that token from the store is known."""
+    for one in record.strangers:
+        for entry in record.history:
+            if (entry.event, entry.version) == (one.event, one.version) and entry.source in HELD_STATES:
+                return f"{one.event} by {one.worker} under token {entry.token}, which {one.holder} had been given"
+    return ""
+
+
+def intends_before_it_sends(record: Record) -> str:
+    """An operation is sent only once the intent of that sending is on record."""
+    for worker, operation_id in record.unintended:
+        return f"{worker} sends {operation_id}, and no intent of that is on record"
     return ""
 
 
@@ -104,6 +118,17 @@ def no_new_intent_after_a_cancel(record: Record) -> str:
 
 def within_budget(record: Record) -> str:
     """Attempts and time stay within the budget of each operation."""
+    for entry, attempts, first in _spending(record):
+        if entry.event == Event.INTEND:
+            if attempts > record.task.max_attempts:
+                return f"{attempts} attempts, of {record.task.max_attempts} allowed"
+            if attempts > 1 and entry.at - first >= record.task.max_seconds:
+                return f"an attempt {entry.at - first:g} s after the first, of {record.task.max_seconds:g} s allowed"
+    return _sent_within_budget(record)
+
+
+def _spending(record: Record) -> Iterator[tuple[Entry, int, float]]:
+    """Each event with what the operation has cost by then: attempts, and the time of the first of them."""
     attempts, first = 0, 0.0
     for entry in record.history:
         anew = entry.event in (Event.CHECKPOINT, Event.ANSWER, Event.COMPENSATE)
@@ -112,11 +137,7 @@ def within_budget(record: Record) -> str:
         if entry.event == Event.INTEND:
             attempts += 1
             first = entry.at if attempts == 1 else first
-            if attempts > record.task.max_attempts:
-                return f"{attempts} attempts, of {record.task.max_attempts} allowed"
-            if attempts > 1 and entry.at - first >= record.task.max_seconds:
-                return f"an attempt {entry.at - first:g} s after the first, of {record.task.max_seconds:g} s allowed"
-    return _sent_within_budget(record)
+        yield entry, attempts, first
 
 
 def _sent_within_budget(record: Record) -> str:
@@ -130,6 +151,27 @@ def _sent_within_budget(record: Record) -> str:
         if count > granted * record.task.max_attempts:
             return f"{operation_id} was sent {count} times, of {granted * record.task.max_attempts} allowed"
     return ""
+
+
+def fails_only_for_a_cause(record: Record) -> str:
+    """A task fails only for a cause: a remote's refusal of that category, a spent budget, an approval that expired."""
+    undoing = False
+    for entry, attempts, first in _spending(record):
+        undoing = undoing or entry.event == Event.COMPENSATE
+        if entry.event != Event.FAIL:
+            continue
+        category = str(entry.detail.get("category"))
+        if category in REFUSALS:
+            if not any(why == category and name.endswith("/undo") == undoing for name, why in record.refused):
+                return f"the task failed, category {category}, and no remote has refused it so"
+        elif attempts < record.task.max_attempts and not (attempts and _out_of_time(record, entry.at - first)):
+            spent = f"{attempts} of {record.task.max_attempts} attempts"
+            return f"the task failed, category {category}, after {spent}, and its time was not up"
+    return ""
+
+
+def _out_of_time(record: Record, seconds: float) -> bool:
+    return seconds + LONGEST_WAIT_SECONDS >= record.task.max_seconds
 
 
 def a_cancel_reverses_nothing(record: Record) -> str:
@@ -163,9 +205,18 @@ def undone_in_order(record: Record) -> str:
 
 def no_worker_breaks(record: Record) -> str:
     """A worker ends by itself, by a refused change or by a remote's error; anything else is a bug of the program."""
-    for worker, error in record.errors:
+    for place, (worker, error) in enumerate(record.errors):
         if not isinstance(error, ChangeRefused | RemoteError):
+            if place and record.verdict is Verdict.STUCK:
+                return ""  # it came after a refusal that has left the task lying, which is told instead
             return f"{worker} ended with {type(error).__name__}: {error}"
+    return ""
+
+
+def the_work_is_done(record: Record) -> str:
+    """A task that nobody stops succeeds."""
+    if record.task.state is State.FAILED:
+        return f"the task failed, category {record.task.error_category}, though nobody stopped it"
     return ""
 
 
@@ -173,16 +224,20 @@ LAWS: Mapping[str, Law] = {
     law.__name__: law
     for law in (
         no_second_effect,
+        effect_at_its_own_remote,
+        effect_as_planned,
         success_means_done,
         record_and_ledger_agree,
         final_is_final,
         only_the_current_token,
+        intends_before_it_sends,
         no_new_intent_after_a_cancel,
         within_budget,
         a_cancel_reverses_nothing,
         undone_in_order,
+        no_worker_breaks,  # before what such an error leaves behind
+        fails_only_for_a_cause,
         settled_in_the_end,
-        no_worker_breaks,
     )
 }
 

@@ -94,6 +94,12 @@ def sleep_here(seconds: float) -> bool:
     return False
 
 
+def worker_here() -> str:
+    """The name of the worker whose code this runs in; empty where it is nobody's."""
+    here = getcurrent()
+    return here.life.name if isinstance(here, _LifeGreenlet) else ""
+
+
 class Life:
     """One worker from its start to its end or death.
 

@@ -8,7 +8,7 @@ to all of them, so that nobody waits for a lease; therefore every row must be as
 from __future__ import annotations
 
 import pkgutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -16,7 +16,7 @@ from labkit.database import Database, Schema
 from labkit.explore.lives import Life
 from labkit.explore.warm import Rows
 from labkit.explore.world import TASK_ID, TaskScenario, TaskWorld
-from labkit.seams import ManualClock
+from labkit.seams import ManualClock, Point
 
 T = TypeVar("T")
 STAGE, SETTING = "labkit.real.stage:Stage", "labkit.real.setting:Setting"
@@ -37,6 +37,16 @@ class Stage(Protocol):
 
     def close(self) -> None:
         """End them all."""
+
+
+REFUSALS: Mapping[str, str] = {
+    "a newer fencing token has been seen": "permission",
+    "an Idempotency-Key is required": "invalid",
+    "the same key came with another body": "invalid",
+    "a request with this key is in flight": "transient",
+}
+"""What a remote refuses a sending for, and of which category that is: of a call that was made elsewhere the reason is
+what there is to hear."""
 
 
 class ProcessWorld(TaskWorld):
@@ -95,6 +105,12 @@ class ProcessWorld(TaskWorld):
     def paused(self, life: Life) -> None:
         """Stop the process."""
         self._stage.pause(life.name)
+
+    def crossed(self, life: Life, point: Point) -> None:
+        """Note also what a worker is refused."""
+        if point.action == "send" and point.learned in REFUSALS:
+            self._witness.refused.add((point.subject, REFUSALS[point.learned]))
+        super().crossed(life, point)
 
     def _live(self, life: Life) -> Any:
         try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from labkit.errors import InvalidInput
 from labkit.policies import POLICIES
 from labkit.states import State
 from labkit.store import TaskStore
@@ -21,6 +22,10 @@ class LabWorker:
     """
 
     policy: str
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.policy, str) or self.policy not in POLICIES:
+            raise InvalidInput(f"policy: one of {', '.join(POLICIES)}", self.policy)
 
     def __call__(self, task_id: str, store: TaskStore, remotes: Mapping[str, Remote], name: str = "worker-1") -> State:
         """Run the worker once, under a name; it writes a transcript where its policy goes by one."""

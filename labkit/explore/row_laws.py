@@ -9,12 +9,13 @@ from itertools import groupby
 from labkit.errors import ChangeRefused, RemoteError
 from labkit.explore import laws
 from labkit.explore.bench import BenchRun, acquires
-from labkit.explore.journal import Applied, Changed, Handed, Row, Said
+from labkit.explore.journal import WIRE, Applied, Changed, Handed, Logged, Row, Said
 from labkit.explore.sqlworld import SqlLaw, SqlRun
 from labkit.states import ENDED_STATES, FINAL_STATES, HELD_STATES, TRANSITIONS
 
 _EDGES = frozenset((edge.source.value, edge.target.value) for edge in TRANSITIONS)
 _CANCEL = "cancel_requested"
+_KEPT = frozenset({"tasks", "operations", "attempts"})
 _UNVERSIONED = frozenset({"lease_expires_at", _CANCEL})
 
 
@@ -149,23 +150,41 @@ def only_the_current_token(run: SqlRun) -> str:
 
 
 def no_new_intent_after_a_cancel(run: SqlRun) -> str:
-    """Once a cancel is requested, no operation is begun."""
+    """Once a cancel is requested, no operation is begun: by its first attempt on record, or by sending it without."""
     requested: set[str] = set()
+    begun: set[str] = set()
     for one in run.log:
-        if not isinstance(one, Changed) or one.after is None:
-            continue
-        if one.table == "tasks" and one.after["cancel_requested"] and one.after["direction"] == "do":
-            requested.add(one.after["id"])
-        if one.table == "attempts" and one.before is None and one.after["n"] == 1:
-            task_id, _, name = one.after["operation_id"].partition("/")
-            if task_id in requested and not name.endswith("/undo"):
-                return f"{one.after['operation_id']} was begun after the cancel"
+        row = one.after if isinstance(one, Changed) and one.table == "tasks" else None
+        if row is not None and row["cancel_requested"] and row["direction"] == "do":
+            requested.add(row["id"])
+        operation_id = _begun_by(one)
+        task_id, _, name = operation_id.partition("/")
+        if task_id in requested and operation_id not in begun and not name.endswith("/undo"):
+            return f"{operation_id} was begun after the cancel"
+        begun.add(operation_id)
+    return ""
+
+
+def _begun_by(one: Logged) -> str:
+    """The operation that this begins, if it was not begun before. What arrives late was sent some time before that."""
+    if isinstance(one, Changed) and one.table == "attempts" and one.after is not None:
+        return str(one.after["operation_id"])
+    return one.operation_id if isinstance(one, Applied) and one.worker != WIRE else ""
+
+
+def nothing_is_deleted(run: SqlRun) -> str:
+    """Tasks, operations and attempts stay on record, whatever becomes of them."""
+    for one in run.log:
+        if isinstance(one, Changed) and one.table in _KEPT and one.before is not None and one.after is None:
+            name = one.before["id" if one.table == "tasks" else "operation_id"]
+            return f"{one.worker} deleted {name} from {one.table}"
     return ""
 
 
 def undone_in_order(run: SqlRun) -> str:
-    """Operations are undone last done first, and only those that were done."""
+    """Operations are undone last done first, and only those that were done; what cannot be undone is passed over."""
     done: list[str] = list(run.before) if isinstance(run, BenchRun) else []
+    never = _never_undone(run)
     for one in run.log:
         if not isinstance(one, Applied):
             continue
@@ -174,9 +193,24 @@ def undone_in_order(run: SqlRun) -> str:
             done.append(name)
         elif name not in done:
             return f"{name} was undone, and had never been done"
-        elif done.pop() != name:
-            return f"{name} was undone before what was done after it"
+        else:
+            behind = done[done.index(name) + 1 :]
+            if not never.issuperset(behind):
+                return f"{name} was undone before what was done after it"
+            done.remove(name)
     return ""
+
+
+def _never_undone(run: SqlRun) -> set[str]:
+    """The operations that cannot be undone: there is no request for it, and nobody has planned or done it."""
+    undone = {one.operation_id for one in run.log if isinstance(one, Applied)}
+    rows = _rows(run, "operations")
+    undone |= {row["operation_id"] for row in rows if row["status"] != "cannot_be_undone"}
+    return {
+        row["operation_id"]
+        for row in rows
+        if row["undo_request"] is None and f"{row['operation_id']}/undo" not in undone
+    }
 
 
 def every_end_is_announced(run: SqlRun) -> str:
@@ -227,22 +261,32 @@ no_second_effect = _of_each_record(laws.no_second_effect)
 success_means_done = _of_each_record(laws.success_means_done)
 record_and_ledger_agree = _of_each_record(laws.record_and_ledger_agree)
 
-CLAIM_LAWS: tuple[SqlLaw, ...] = (says_what_it_did, one_says_yes, no_worker_breaks)
+effect_at_its_own_remote = _of_each_record(laws.effect_at_its_own_remote)
+
+CLAIM_LAWS: tuple[SqlLaw, ...] = (
+    says_what_it_did,
+    one_says_yes,
+    nothing_is_deleted,
+    only_edges_of_the_table,
+    no_worker_breaks,
+)
 """For functions that try something once, and say whether it was granted."""
 
 WORKER_LAWS: tuple[SqlLaw, ...] = (
     no_second_effect,
+    effect_at_its_own_remote,
     undone_in_order,
     success_means_done,
     record_and_ledger_agree,
+    nothing_is_deleted,
     final_is_final,
     only_edges_of_the_table,
     only_the_current_token,
     every_holder_has_a_new_token,
     every_change_has_its_version,
     no_new_intent_after_a_cancel,
+    no_worker_breaks,  # before what such an error leaves behind
     settled_in_the_end,
-    no_worker_breaks,
 )
 """For workers on the lab's tables that are started again until nothing is left to do."""
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import inspect
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-from labkit.explore.choices import Schedule, Step, Surprise
+from labkit.errors import InvalidInput
+from labkit.explore.choices import SURPRISES, Schedule, Step, Surprise
 from labkit.runs import Moment, Run
 
 
@@ -80,3 +82,39 @@ class Scenario(Protocol):
 
     def open(self, folder: Path | None = None) -> World:
         """Return a fresh world, its files within that folder where it exists."""
+
+
+def checked_program(program: object, given: str) -> None:
+    """Refuse what is no function that runs when it is called; `given` says with which arguments.
+
+    Raises:
+        InvalidInput: it is none.
+    """
+    later = (inspect.iscoroutinefunction, inspect.isgeneratorfunction, inspect.isasyncgenfunction)
+    if not callable(program) or isinstance(program, type) or any(kind(program) for kind in later):
+        raise InvalidInput(f"program: a plain function of {given}", program)
+
+
+def checked_workers(workers: object) -> None:
+    """Refuse what is no number of workers.
+
+    Raises:
+        InvalidInput: it is none.
+    """
+    if isinstance(workers, bool) or not isinstance(workers, int) or workers < 1:
+        raise InvalidInput("workers: a whole number, 1 or more", workers)
+
+
+def checked_allowed(allowed: object, kinds: Collection[str] = SURPRISES) -> frozenset[str]:
+    """Return the kinds of surprise that may happen: a misspelt one would never happen, and so break nothing.
+
+    Raises:
+        InvalidInput: one of them is none of these kinds.
+    """
+    known = f"allowed: a set of kinds out of {', '.join(sorted(kinds))}"
+    if not isinstance(allowed, Collection) or isinstance(allowed, str | bytes | Mapping):
+        raise InvalidInput(known, allowed)
+    for kind in allowed:
+        if not isinstance(kind, str) or kind not in kinds:
+            raise InvalidInput(known, kind)
+    return frozenset(map(str, allowed))

@@ -47,6 +47,9 @@ class WorldEvents:
     def paused(self, life: Life) -> None:
         """A worker falls asleep now."""
 
+    def calling(self, life: Life, call: Call) -> None:
+        """A worker is about to make a call, which has not left yet."""
+
     def committed(self, life: Life) -> None:
         """A worker's own SQL has just been committed."""
 
@@ -202,11 +205,18 @@ class Scheduler:
         """Choose what the wire does with a call."""
         if call.action == "send":
             self.sent[call.operation_id] += 1
+        self._about_to_call(life, call)
         options = ("delivered", *self._wire) if call.action == "send" else ("delivered", *self._query_faults())
         chosen = Delivery(self._choose(life, f"wire: {call.action} {call.operation_id}", options))
         if chosen is not Delivery.DELIVERED:
             self.counts[chosen] += 1
         return chosen
+
+    def _about_to_call(self, life: Life, call: Call) -> None:
+        try:
+            self.world.calling(life, call)
+        except Exception as error:
+            self.abort(life, error)
 
     def _choose(self, life: Life, point: str, options: tuple[str, ...]) -> str:
         try:

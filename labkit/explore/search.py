@@ -15,12 +15,15 @@ from labkit.explore.exploration import Exploration
 from labkit.explore.interrupt import Interrupt
 from labkit.explore.progress import Progress
 from labkit.explore.scenario import Played, Scenario
+from labkit.explore.world import TaskScenario
+from labkit.programs import Program
+from labkit.records import checked_seconds
 
 MAX_SCHEDULES = 1_000_000
 
 
 def explore(
-    scenario: Scenario,
+    scenario: Scenario | Program,
     surprises: int | None = 2,
     *,
     max_schedules: int = MAX_SCHEDULES,
@@ -33,7 +36,7 @@ def explore(
     """Run every schedule with no surprise, then with one, and so on.
 
     Args:
-        scenario: what is explored.
+        scenario: what is explored; a function of (task_id, store, remotes) is one refund in a `TaskScenario`.
         surprises: the bound; None runs every schedule there is.
         max_schedules: the search is cut short there.
         max_seconds: a kill switch: the search is cut short then, wherever it is. Never a way to come to a result.
@@ -46,9 +49,12 @@ def explore(
         What was shown. Ctrl-C, or the notebook's interrupt, ends the search at once with what it has.
 
     Raises:
+        InvalidInput: an argument cannot be meant.
         Exception: whatever a law or the executor raises; what the explored program raises is part of its run.
     """
-    found = _Found(scenario, _checked(surprises, max_schedules), max_schedules)
+    scenario = _scenario_of(scenario)
+    _check_bounds(surprises, max_schedules, max_seconds)
+    found = _Found(scenario, surprises, max_schedules)
     deadline = None if max_seconds is None else time.monotonic() + max_seconds
     with _ends_of_search(found, max_seconds), Interrupt() as interrupt:
         runner = _runner(scenario, executor, deadline, go_on)
@@ -60,12 +66,25 @@ def explore(
     return found.result()
 
 
-def _checked(surprises: int | None, max_schedules: int) -> int | None:
-    if surprises is not None and (isinstance(surprises, bool) or not isinstance(surprises, int) or surprises < 0):
+def _scenario_of(given: object) -> Scenario:
+    if isinstance(given, Scenario) and not isinstance(given, type):
+        return given
+    if not callable(given):
+        raise InvalidInput("a scenario, or a function of (task_id, store, remotes)", given)
+    return TaskScenario(given)
+
+
+def _check_bounds(surprises: object, max_schedules: object, max_seconds: object) -> None:
+    if surprises is not None and not _counts(surprises, 0):
         raise InvalidInput("surprises: 0 or more, or None for no bound", surprises)
-    if max_schedules < 1:
-        raise InvalidInput("max_schedules: 1 or more", max_schedules)
-    return surprises
+    if not _counts(max_schedules, 1):
+        raise InvalidInput("max_schedules: a whole number, 1 or more", max_schedules)
+    if max_seconds is not None:
+        checked_seconds("max_seconds", max_seconds)
+
+
+def _counts(number: object, least: int) -> bool:
+    return isinstance(number, int) and not isinstance(number, bool) and number >= least
 
 
 @contextmanager

@@ -6,13 +6,14 @@ import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from labkit.database import Database
-from labkit.explore.choices import Schedule
+from labkit.explore.choices import CRASH, SWITCHED, Schedule
 from labkit.explore.journal import Changed, Journal, Logged
 from labkit.explore.lives import Life
-from labkit.explore.scenario import Played
+from labkit.explore.memory import Fresh
+from labkit.explore.scenario import Played, checked_allowed, checked_program, checked_workers
 from labkit.explore.scheduler import Scheduler
 from labkit.explore.simulation import SimulatedWorld
 from labkit.explore.traced import TracedConnection, connect
@@ -52,7 +53,7 @@ class SqlScenario:
     """What is explored: one function, run once by each worker on the lab's own schema.
 
     Args:
-        program: the function.
+        program: the function; each worker has its own, see `labkit.explore.memory`.
         prepare: fills the tables; is given a plain connection.
         laws: what must hold after each run.
         workers: how many run it.
@@ -64,6 +65,13 @@ class SqlScenario:
     laws: Mapping[str, SqlLaw]
     workers: int = 2
     allowed: frozenset[str] = field(default_factory=lambda: frozenset({"switch"}))
+
+    KINDS: ClassVar[frozenset[str]] = frozenset({SWITCHED, CRASH})
+
+    def __post_init__(self) -> None:
+        checked_program(self.program, "a connection and the worker's name, or its bench")
+        checked_workers(self.workers)
+        object.__setattr__(self, "allowed", checked_allowed(self.allowed, self.KINDS))
 
     def open(self, folder: Path | None = None) -> SqlWorld:
         """Return a world in which schedules of this scenario can be played, one after the other; see `Files`."""
@@ -83,6 +91,7 @@ class SqlWorld(SimulatedWorld):
         scenario.prepare(self._db)
         self._rows = [Rows(self._warm)]
         self._journal = Journal(self._db)
+        self._program = Fresh(scenario.program)
         self._connections: list[TracedConnection] = []
         self._kept: list[tuple[frozenset[str], int]] = []
 
@@ -136,7 +145,7 @@ class SqlWorld(SimulatedWorld):
     def _live(self, life: Life) -> Any:
         db = self._connect(life)
         try:
-            result = self.scenario.program(db, self._given(life))
+            result = self._program()(db, self._given(life))
             db.check_followed()
         finally:
             if life.alive:  # its process ends, whatever it has left open

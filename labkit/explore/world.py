@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -12,29 +13,29 @@ from labkit.agent import REMOTES, plan
 from labkit.changes import Assumptions
 from labkit.database import Database, Schema
 from labkit.explore.choices import Schedule
-from labkit.explore.laws import ACQUIRING, LAWS, Law, Record, broken
+from labkit.explore.laws import LAWS, Law, broken
 from labkit.explore.lives import START, Life
+from labkit.explore.memory import Fresh
+from labkit.explore.person import Person
 from labkit.explore.programs import LabWorker
-from labkit.explore.scenario import Played
+from labkit.explore.record import Record, booked
+from labkit.explore.scenario import Played, checked_allowed, checked_program, checked_workers
 from labkit.explore.scheduler import Scheduler
 from labkit.explore.simulation import SimulatedWorld
 from labkit.explore.warm import Known, LifeDatabase, Rows, WarmDatabase
-from labkit.person import WHO, answer_truthfully
+from labkit.explore.witness import Witness
 from labkit.programs import Program
-from labkit.records import PlannedOperation, Task
+from labkit.records import PlannedOperation, checked_seconds
 from labkit.remote import LEDGER, Capabilities, RemoteService
 from labkit.retries import Budget
-from labkit.runs import Run, database_view
-from labkit.seams import Point
+from labkit.runs import Run, database_view, effects_of
+from labkit.seams import Call, Point
 from labkit.states import ENDED_STATES, Direction, State
 from labkit.store import SCHEMA, TaskStore
 from labkit.wire import Remote
 
 T = TypeVar("T")
 TASK_ID = "task-1"
-MAX_UNDO_ASKED = 5
-"""A person whose undo failed asks again, and gives up at some time."""
-
 ONE_WORKER = frozenset({"crash", "refused", "request_lost", "response_lost", "late"})
 ALL_SURPRISES = ONE_WORKER | {"pause", "switch"}
 
@@ -44,7 +45,8 @@ class TaskScenario:
     """What is explored: a recovery program, the task it works on, the remotes, and what may go wrong.
 
     Args:
-        program: the workers' code; it is started again for as long as the task can be worked on.
+        program: the workers' code; it is started again for as long as the task can be worked on, and each time without
+            what it had in memory: see `labkit.explore.memory`.
         operations: the task's external writes.
         remotes: the capabilities of each remote, by name.
         workers: how many are there from the start.
@@ -69,6 +71,12 @@ class TaskScenario:
     late_by_seconds: float = 45.0
     laws: Mapping[str, Law] = field(default_factory=lambda: dict(LAWS))
 
+    def __post_init__(self) -> None:
+        checked_program(self.program, "(task_id, store, remotes)")
+        checked_workers(self.workers)
+        checked_seconds("late_by_seconds", self.late_by_seconds)
+        object.__setattr__(self, "allowed", checked_allowed(self.allowed))
+
     def open(self, folder: Path | None = None) -> TaskWorld:
         """Return a world in which schedules of this scenario can be played, one after the other; see `Files`."""
         return TaskWorld(self, folder)
@@ -81,6 +89,8 @@ class _Row(NamedTuple):
     direction: str
     next_run_at: float
     lease_expires_at: float | None
+    lease_token: int
+    version: int
     cancel_requested: int
 
 
@@ -106,9 +116,14 @@ class TaskWorld(SimulatedWorld):
         self._task = self._known(self._warm, partial(self.store.get, TASK_ID))
         self._row = self._known(self._warm, self._read_row)
         self._arrivals = {name: self._known(ledgers[name], service.arrivals) for name, service in self.services.items()}
-        self._booked = {name: self._known(ledgers[name], service.effects) for name, service in self.services.items()}
-        self._holder: Life | None = None
-        self._undo_asked = 0
+        self._booked = {name: self._known(ledgers[name], partial(booked, name, ledgers[name])) for name in ledgers}
+        self._program = Fresh(scenario.program)
+        self._new_run()
+
+    def _new_run(self) -> None:
+        asked = self.scenario
+        self._witness = Witness()
+        self._person = Person(self.store, self.clock, self._effects, asked.person, asked.compensate)
 
     def _database(self, file: str, schema: Schema) -> Database:
         """Open one of the world's files."""
@@ -135,7 +150,7 @@ class TaskWorld(SimulatedWorld):
 
     def _begin(self) -> None:
         super()._begin()
-        self._holder, self._undo_asked = None, 0
+        self._new_run()
 
     def _run(self, hub: Scheduler) -> None:
         """Run until nothing is left to do; then once more, without surprises."""
@@ -159,22 +174,37 @@ class TaskWorld(SimulatedWorld):
     def record(self) -> Record:
         """All that is known of the run just played."""
         errors = tuple((life.name, life.error) for life in self._hub.lives if life.error is not None)
-        history, sent = self.store.history(TASK_ID), dict(self._hub.sent)
-        return Record(self._task(), history, self._effects(), errors, sent, self._undo_asked)
+        history, effects, seen = self.store.history(TASK_ID), self._effects(), self._witness
+        return Record(
+            self._task(),
+            history,
+            effects,
+            errors,
+            dict(self._hub.sent),
+            self._person.undo_asked,
+            [one for read in self._booked.values() for one in read()],
+            frozenset(seen.refused),
+            tuple(seen.unintended),
+            tuple(seen.strangers),
+        )
 
     def _effects(self) -> dict[str, int]:
-        found: dict[str, int] = {}
-        for name, service in self.services.items():  # what is under way may arrive at any time
-            found.update(service.effects() if self._arrivals[name]() else self._booked[name]())
-        return found
+        return effects_of(self._effects_at(name) for name in self.services)
+
+    def _effects_at(self, name: str) -> dict[str, int]:
+        if self._arrivals[name]():  # what is under way may arrive at any time
+            return self.services[name].effects()
+        rows = self._booked[name]()
+        return Counter(one.operation_id for one in rows) if rows else {}
 
     def _live(self, life: Life) -> Any:
         life.cross(Point(START, life.name, "nothing yet"))
         store = TaskStore(LifeDatabase(self._warm, life), life, life.cross, self.scenario.assumptions)
         remotes = {
-            name: Remote(service, network=life.deliver, boundary=life.cross) for name, service in self.services.items()
+            name: Remote(service, life.deliver, partial(self._answered, life))
+            for name, service in self.services.items()
         }
-        program = self.scenario.program
+        program = self._program()
         if isinstance(program, LabWorker):  # others call themselves what they like
             return program(TASK_ID, store, remotes, life.name)
         return program(TASK_ID, store, remotes)
@@ -187,22 +217,24 @@ class TaskWorld(SimulatedWorld):
         return [at for arrivals in self._arrivals.values() for at in arrivals()]
 
     def _nobody_left(self) -> bool:
-        """What a truthful, patient person does: look into the ledger and answer; ask for what is done to be undone."""
-        task = self._task()
-        if self.scenario.person and task.state is State.AWAITING_CONFIRMATION:
-            answer_truthfully(self.store, task, self.clock, lambda one: self._effects().get(one.id, 0) > 0)
-            return True
-        stopped = task.state in (State.FAILED, State.CANCELLED) and self._undo_asked < MAX_UNDO_ASKED
-        if self.scenario.compensate and stopped and _reversible(task):
-            self._undo_asked += 1
-            self.store.compensate(task, WHO)
-            return True
-        return False
+        """There may be something to do for a person."""
+        return self._person.acts(self._task())
+
+    def _answered(self, life: Life, point: Point) -> None:
+        self._witness.answered(point)
+        life.cross(point)
+
+    def calling(self, life: Life, call: Call) -> None:
+        """Note what is sent with no intent of it on record."""
+        if call.action == "send":
+            query = "SELECT 1 FROM attempts WHERE operation_id = ? LIMIT 1"
+            if self._warm.connection().execute(query, (call.operation_id,)).fetchone() is None:
+                self._witness.unintended.append((life.name, call.operation_id))
 
     def crossed(self, life: Life, point: Point) -> None:
-        """Note who has acquired the task, whatever it calls itself."""
-        if point.action in ACQUIRING:
-            self._holder = life
+        """Note who holds the task, and who changes it without doing so."""
+        row = self._row()
+        self._witness.crossed(life, point, row.lease_token, row.version)
         super().crossed(life, point)
 
     def _view(self) -> str:
@@ -217,7 +249,7 @@ class TaskWorld(SimulatedWorld):
 
     def can_pause(self, life: Life) -> bool:
         """A worker that holds the lease can sleep through its end."""
-        return life is self._holder and self._row().lease_expires_at is not None
+        return life is self._witness.holder and self._row().lease_expires_at is not None
 
     def pause_ends_at(self) -> float:
         """When the lease runs out."""
@@ -232,7 +264,7 @@ class TaskWorld(SimulatedWorld):
 
     def cancel(self) -> None:
         """Somebody wants the task stopped."""
-        self.store.request_cancel(TASK_ID, WHO)
+        self._person.cancels(TASK_ID)
 
     def can_arrive(self) -> bool:
         """Whether any remote has a late request coming."""
@@ -242,11 +274,3 @@ class TaskWorld(SimulatedWorld):
         """Let every late request arrive."""
         for service in self.services.values():
             service.deliver_late()
-
-
-def _reversible(task: Task) -> bool:
-    """Whether something done can be undone, and is not."""
-    done = {one.id for one in task.operations if one.status == "done"}
-    return any(
-        one.undo_request is not None and one.id in done and f"{one.id}/undo" not in done for one in task.operations
-    )

@@ -369,7 +369,11 @@ FAILURES = {
     tries_again_at_once: ("The law that broke, waits_before_it_tries_again:", "it was put off until 0 s"),
     a_refusal_is_a_doubt: (ONCE, UNRECORDED, "knows that it was refused (transient)"),
     a_refusal_goes_unheard: (ONCE, UNRECORDED, "It ended with Refused, in line"),
-    every_refusal_is_for_good: (ONCE, "The law that broke, carries_it_out:", "category permission"),
+    every_refusal_is_for_good: (
+        ONCE,
+        "The law that broke, fails_only_for_a_cause:",
+        "category permission, and no remote has refused it so",
+    ),
     every_refusal_passes: ("A remote that forbids it", UNRECORDED, "knows that it was refused (permission)"),
 }
 """What is done with an error, and what a check must say to it."""

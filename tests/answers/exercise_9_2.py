@@ -118,7 +118,7 @@ def never_takes_over(task_id, store, remotes):
         undo(task_id, store, remotes)
 
 
-@wrong("9.2", "The law that broke, within_budget:")
+@wrong("9.2", "The law that broke, intends_before_it_sends:")
 def sends_and_never_says_so(task_id, store, remotes):
     lease = acquire(store, store.get(task_id))
     for operation in store.get(task_id).current:

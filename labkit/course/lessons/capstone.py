@@ -14,7 +14,7 @@ from labkit.course.exercises import Exercise
 from labkit.course.lessons.reconcile import GATED, HINTS, SAID, forbids, overloaded
 from labkit.course.searching import Answer, Search, Setting
 from labkit.exchange import Refusal
-from labkit.explore.laws import Record
+from labkit.explore.record import Record
 from labkit.explore.scenario import Scenario
 from labkit.explore.world import ALL_SURPRISES, ONE_WORKER, TaskScenario
 from labkit.programs import Program

@@ -9,7 +9,8 @@ from labkit.course.asking import ASKING_LAWS, Gate, listening, opens
 from labkit.course.exercises import Exercise
 from labkit.course.searching import Answer, Search, Setting
 from labkit.exchange import Refusal
-from labkit.explore.laws import Law, Record
+from labkit.explore.laws import Law, the_work_is_done
+from labkit.explore.record import Record
 from labkit.explore.scenario import Scenario
 from labkit.explore.world import ALL_SURPRISES, TaskScenario
 from labkit.records import Operation
@@ -34,13 +35,6 @@ def forbids(operation: Operation) -> Refusal:
     return FORBIDDEN
 
 
-def carries_it_out(record: Record) -> str:
-    """What is refused for now is carried out in the end."""
-    if record.task.state is State.SUCCEEDED:
-        return ""
-    return f"only the first sending is refused (transient), and the task is {_end_of(record)}"
-
-
 def ends_as_refused(record: Record) -> str:
     """What is refused for good has failed, with the category of the refusal."""
     if record.task.state is State.FAILED and record.task.error_category == FORBIDDEN.category:
@@ -53,7 +47,7 @@ def _end_of(record: Record) -> str:
     return f"{record.task.state}{category}"
 
 
-GATED: Mapping[Gate, Law] = {overloaded: carries_it_out, forbids: ends_as_refused}
+GATED: Mapping[Gate, Law] = {overloaded: the_work_is_done, forbids: ends_as_refused}
 """What a remote refuses, and what must come of it."""
 
 
@@ -92,6 +86,10 @@ def _settings(can: Capabilities) -> tuple[Setting, ...]:
     )
 
 
+TRANSIENT = (
+    "Refused as transient: what was refused now may be taken later. For good is permission or invalid, as it was told."
+)
+
 HINTS = {
     "no_second_effect": "It was sent again although it may have been applied: a time-out is no answer, "
     "and 'not found' is no proof while something can be under way.",
@@ -103,7 +101,8 @@ HINTS = {
     "records_what_it_knows": "An answer: checkpoint, with the lease that the last call gave you. Not sent, or refused "
     "for now: retry_later; refused for good: fail. Only where no answer came: lose_track.",
     "waits_before_it_tries_again": "next_run_at is a time on the store's clock; now is store.clock.now().",
-    "carries_it_out": "Refused as transient: what was refused now may be taken later.",
+    "the_work_is_done": TRANSIENT,
+    "fails_only_for_a_cause": TRANSIENT,
     "ends_as_refused": "Refused has a category: transient passes, permission and invalid do not. Record it.",
     "asks_only_when_it_must": "Try what the remote can do first: a query, and a resend under a key that it remembers.",
     "no_worker_breaks": "It ended by an error of its own. What can the store and the wire raise there?",

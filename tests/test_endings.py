@@ -55,6 +55,13 @@ def test_what_a_remote_refuses_for_good_is_told_before_what_came_of_it() -> None
     assert ending(played("no_second_effect"), errors, mine) == ""
 
 
+def test_what_came_first_is_told_of_a_task_left_lying_and_not_what_followed_from_it() -> None:
+    refused = Refused("payments", "task-1/refund/undo", "the same key came with another body", "invalid", 422)
+    errors = (("worker-2", refused), ("worker-3", REFUSED), ("worker-9", raised(mine)))
+    assert ending(played("settled_in_the_end"), errors, mine).startswith(" worker-2 ended with Refused: ")
+    assert ending(played("settled_in_the_end"), errors[::-1], mine).startswith(" worker-9 ended with KeyError, ")
+
+
 def test_the_law_that_names_the_error_is_told_the_line_of_that_worker_alone() -> None:
     errors = (("worker-1", REFUSED), ("worker-10", KeyError("elsewhere")), ("worker-2", raised(mine)))
     assert ending(played("no_worker_breaks", "worker-2 ended with KeyError: 'refund'"), errors, mine) == (
@@ -75,9 +82,10 @@ def receipt_for_a_reference(task_id: str, store: Any, remotes: Any) -> None:
 def test_a_check_says_why_a_task_was_left_lying(tmp_path: Any, monkeypatch: Any) -> None:
     monkeypatch.setenv("LABKIT_HOME", str(tmp_path))
     line = receipt_for_a_reference.__code__.co_firstlineno + 6
-    assert f"ended with InvalidInput, in line {line} of your cell" in " ".join(
-        str(check("9.2", receipt_for_a_reference)).split()
-    )
+    told = " ".join(str(check("9.2", receipt_for_a_reference)).split())
+    assert "The law that broke, no_worker_breaks:" in told
+    assert "worker-2 ended with InvalidInput: " in told
+    assert f"It happened in line {line} of your cell" in told
 
 
 def asks_at_once(task_id: str, store: Any, remote: Any) -> None:

@@ -29,7 +29,8 @@ def ending(played: Played, errors: Errors, answer: Callable[..., Any]) -> str:
 
     Returns:
         A sentence with a blank before it; empty where there is nothing to add. Refused changes and remotes' errors
-        are part of many a sound run, and told only where a task was left lying: first what a remote refuses for good.
+        are part of many a sound run, and told only where a task was left lying: what a remote refuses for good, and
+        else the last one. What came first is told: the others may have followed from it.
     """
     named = next((error for worker, error in errors if played.how.startswith(f"{worker} ")), None)
     if isinstance(named, NotAllowed) and isinstance(named.__cause__, Exception):
@@ -37,10 +38,17 @@ def ending(played: Played, errors: Errors, answer: Callable[..., Any]) -> str:
     if played.law == TELLS or isinstance(named, NotAllowed):
         where = "" if named is None else _line(named, answer)
         return f" It happened {where}." if where else ""
-    own = [one for one in errors if not isinstance(one[1], ChangeRefused | RemoteError)]
-    for_good = [one for one in errors if isinstance(one[1], Refused) and one[1].category != "transient"]
-    refused = (*for_good, *errors[-1:]) if played.law == LEFT else ()
-    return next((_told(worker, error, answer) for worker, error in (*own, *refused)), "")
+    left = played.law == LEFT
+    telling = [one for one in errors if _is_own(one[1]) or (left and _is_for_good(one[1]))]
+    return next((_told(worker, error, answer) for worker, error in (*telling, *(errors[-1:] if left else ()))), "")
+
+
+def _is_own(error: BaseException) -> bool:
+    return not isinstance(error, ChangeRefused | RemoteError)
+
+
+def _is_for_good(error: BaseException) -> bool:
+    return isinstance(error, Refused) and error.category != "transient"
 
 
 def _told(who: str, error: BaseException, answer: Callable[..., Any]) -> str:

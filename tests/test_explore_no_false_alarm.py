@@ -1,6 +1,7 @@
 """Right programs pass: every schedule of them keeps every law, whatever crashes, gets lost or late, or falls asleep.
 
-What is known to be right must not be called wrong. The quick set goes up to two surprises, `make drill` up to three.
+What is known to be right must not be called wrong. Here all remotes are tried with up to two surprises; three are for
+`make drill`.
 """
 
 from collections.abc import Mapping
@@ -46,10 +47,7 @@ RIGHT: Mapping[str, tuple[str, ...]] = {
 
 ONE = TaskScenario(LabWorker("by_capability"), workers=2, allowed=EVERYTHING, compensate=True)
 THREE = replace(ONE, operations=tuple(plan()), remotes=REMOTES)
-QUICK = ("neither", "key", "query, fencing")
-everywhere = pytest.mark.parametrize(
-    "can", [pytest.param(name, marks=() if name in QUICK else pytest.mark.drill) for name in CAPABILITIES]
-)
+everywhere = pytest.mark.parametrize("can", CAPABILITIES)
 
 
 def one_at(can: str, policy: str = "by_capability") -> TaskScenario:
@@ -68,44 +66,21 @@ def assert_no_alarm(shown: Exploration, schedules: int | None = None) -> None:
 
 @everywhere
 def test_one_operation_at_a_remote_of_each_kind_raises_no_alarm(can: str) -> None:
-    assert_no_alarm(explore(one_at(can), 2))
-
-
-@everywhere
-def test_a_clock_that_is_off_raises_no_alarm(can: str) -> None:
     shown = explore(replace(one_at(can), allowed=EVERYTHING | {CLOCK}), 2)
     assert_no_alarm(shown)
     assert shown.happened[CLOCK] > 100
 
 
 @pytest.mark.drill
-@pytest.mark.parametrize("can", QUICK)
+@everywhere
 def test_a_clock_that_is_off_raises_no_alarm_with_three_surprises(can: str) -> None:
     assert_no_alarm(explore(replace(one_at(can), allowed=EVERYTHING | {CLOCK}), 3))
 
 
-@pytest.mark.drill
-def test_three_operations_raise_no_alarm_with_a_clock_that_is_off() -> None:
-    assert_no_alarm(explore(replace(THREE, allowed=EVERYTHING | {CLOCK}), 2))
-
-
-@pytest.mark.drill
 def test_three_operations_at_three_remotes_raise_no_alarm() -> None:
-    assert_no_alarm(explore(THREE, 2), schedules=1_903)
-
-
-def test_three_operations_raise_no_alarm_in_a_sample_of_all_schedules_with_two_surprises() -> None:
-    world = THREE.open()
-    try:
-        ones = world.play(()).children()
-        twos = [schedule for one in ones for schedule in world.play(one).children()]
-        assert (len(ones), 1 + len(ones) + len(twos)) == (58, 1_903)
-        for schedule in twos[::8]:
-            played = world.play(schedule)
-            assert not played.law, (schedule, played.how)
-            assert played.verdict in ("exactly once", "stopped clean")
-    finally:
-        world.close()
+    shown = explore(replace(THREE, allowed=EVERYTHING | {CLOCK}), 2)
+    assert_no_alarm(shown)
+    assert shown.happened[CLOCK] > 100
 
 
 def sharing(task_id: str, store: TaskStore, remotes: Mapping[str, Remote], name: str = "worker-1") -> State:
@@ -118,19 +93,18 @@ def test_a_worker_that_shares_commits_raises_no_alarm(can: str) -> None:
     assert_no_alarm(explore(replace(one_at(can), program=sharing), 2))
 
 
-@pytest.mark.drill
 def test_three_operations_raise_no_alarm_with_shared_commits() -> None:
     assert_no_alarm(explore(replace(THREE, program=sharing), 2))
 
 
 @pytest.mark.parametrize(("can", "policy"), [(can, policy) for can, policies in RIGHT.items() for policy in policies])
 def test_a_policy_that_is_right_for_its_remote_raises_no_alarm(can: str, policy: str) -> None:
-    assert explore(one_at(can, policy), 1).passed
+    assert explore(one_at(can, policy), 2).passed
 
 
 @pytest.mark.parametrize("budget", [Budget(max_attempts=1), Budget(max_attempts=2), Budget(max_seconds=50.0)])
 def test_a_tight_budget_raises_no_alarm(budget: Budget) -> None:
-    shown = explore(replace(THREE, budget=budget, workers=1), 1)
+    shown = explore(replace(THREE, budget=budget, workers=1), 2)
     assert shown.passed, shown
 
 
@@ -151,13 +125,6 @@ def test_one_operation_raises_no_alarm_with_three_surprises(can: str, compensate
 @pytest.mark.parametrize(("can", "policy"), [(can, policy) for can, policies in RIGHT.items() for policy in policies])
 def test_a_policy_that_is_right_for_its_remote_raises_no_alarm_with_three_surprises(can: str, policy: str) -> None:
     assert explore(one_at(can, policy), 3).passed
-
-
-@pytest.mark.drill
-@pytest.mark.parametrize("budget", [Budget(max_attempts=1), Budget(max_attempts=2), Budget(max_seconds=50.0)])
-def test_a_tight_budget_raises_no_alarm_with_two_surprises(budget: Budget) -> None:
-    shown = explore(replace(THREE, budget=budget), 2)
-    assert shown.passed, shown
 
 
 @pytest.mark.drill

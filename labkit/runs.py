@@ -5,7 +5,6 @@ The simulated world and the real one both record a `Run`, so the same pictures a
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -66,10 +65,11 @@ class Run:
 
 def effects_of(ledgers: Iterable[Mapping[str, int]]) -> dict[str, int]:
     """Add up the effects of each operation over the ledgers of several remotes: two remotes can have one each."""
-    counts = Counter[str]()
+    counts: dict[str, int] = {}
     for effects in ledgers:
-        counts.update(effects)
-    return dict(counts)
+        for operation_id, count in effects.items():
+            counts[operation_id] = counts.get(operation_id, 0) + count
+    return counts
 
 
 def judge(task: Task, effects: Mapping[str, int]) -> Verdict:

@@ -16,6 +16,10 @@ _FILLED: set[str] = set()
 """What the trial that is looked at has filled; here, beside all that is given to each life anew."""
 
 
+_BROKE: list[LookupError] = []
+"""What it missed there."""
+
+
 def as_in_a_new_process(answer: Answer, goes_well: Callable[[Answer], bool]) -> tuple[Answer, list[str]]:
     """Take away what an earlier call in the notebook has left in an answer's memory.
 
@@ -84,6 +88,7 @@ def _without(answer: Answer, names: list[str]) -> Answer:
 
 def _fills(answer: Answer, name: str, goes_well: Callable[[Answer], bool]) -> bool:
     _FILLED.clear()
+    _BROKE.clear()
     try:
         return goes_well(_Looking(_without(answer, [name]), name)) and name in _FILLED
     except (Exception, SystemExit):  # it needs what was there, or is wrong in any case
@@ -98,7 +103,12 @@ class _Looking:
         update_wrapper(self, answer)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if _BROKE:  # it needs what was there: do not try again and again
+            raise _BROKE[0]
         try:
             return self._answer(*args, **kwargs)
+        except LookupError as error:
+            _BROKE.append(error)
+            raise
         finally:
             _FILLED.update(name for name, kept in containers_of(self._answer) if name == self._name and kept)

@@ -108,6 +108,10 @@ def _which(surprises: Sequence[str]) -> str:
     return f"the smallest run that breaks it has {many} ({', '.join(surprises)})"
 
 
+_SPENT: list[float] = []
+"""Seconds of this process that a look at the quiet run has taken; they are those of the search."""
+
+
 @dataclass(frozen=True)
 class Hunt:
     """The search on its way to a process of its own; for the arguments see `hunt`."""
@@ -117,11 +121,14 @@ class Hunt:
 
     def __call__(self, answer: Answer) -> list[dict[str, Any]]:
         """Search every setting until one breaks the answer."""
-        return hunt(self.settings, self.seconds, answer)
+        return hunt(self.settings, max(0.0, self.seconds - sum(_SPENT)), answer)
 
     def goes_well(self, answer: Answer) -> bool:
         """Whether the quiet run of the first setting keeps every law."""
-        return explore(self.settings[0].scenario(answer), 0).failure is None
+        began = time.monotonic()
+        found = explore(self.settings[0].scenario(answer), 0)
+        _SPENT.append(time.monotonic() - began)
+        return found.failure is None
 
 
 def hunt(settings: Sequence[Setting], seconds: float, answer: Answer) -> list[dict[str, Any]]:

@@ -345,8 +345,7 @@ def test_effects_at_other_remotes_and_under_other_names_count_in_both_worlds(sta
         world.close()
     run, tally = drill(astray, [], steps=1, stage=stage), kill_at_random(astray, 3, steps=1, stage=stage)
     expected = Verdict.DUPLICATED if place == "another remote" else Verdict.LOST
-    if place == "another name":
-        assert (run.verdict, run.effects) == (made_up.verdict, made_up.effects)
+    assert (run.verdict, run.effects) == (made_up.verdict, made_up.effects)
     assert run.verdict is expected
     assert set(tally.verdicts) <= {Verdict.LOST, Verdict.DUPLICATED}
 

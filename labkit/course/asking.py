@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from labkit.course.hearing import Heard, NotAllowed
+from labkit.course.submission import shortened
 from labkit.errors import Refused, RemoteError, UnknownTask
 from labkit.exchange import Receipt, Refusal, Standing
 from labkit.explore.laws import LAWS, Law, intends_before_it_sends
@@ -27,12 +28,14 @@ class Tried:
         found: what the remote said last when it was asked; False where no answer came.
         again: what the store has let it send once more, and
         resent: what it then did send under a key.
+        keyed: all that it has sent under a key.
         references: all that remotes have given it, beside the operation.
     """
 
     found: dict[str, bool] = field(default_factory=dict)
     again: set[str] = field(default_factory=set)
     resent: set[str] = field(default_factory=set)
+    keyed: set[str] = field(default_factory=set)
     references: set[tuple[str, str | None]] = field(default_factory=set)
 
 
@@ -64,6 +67,21 @@ class _AsksLast:
         if in_doubt:
             self._tried.again.add(operation_id)
         return lease, attempt
+
+    def checkpoint(self, lease: Any, operation_id: str, reference: str, *args: Any, **kwargs: Any) -> Any:
+        """Record a result, as `TaskStore.checkpoint` does."""
+        self._must_be_told("checkpoint", operation_id, reference)
+        return self._store.checkpoint(lease, operation_id, reference, *args, **kwargs)
+
+    def advance(self, lease: Any, operation_id: str, reference: str, *args: Any, **kwargs: Any) -> Any:
+        """Record a result and what follows, as `TaskStore.advance` does."""
+        self._must_be_told("advance", operation_id, reference)
+        return self._store.advance(lease, operation_id, reference, *args, **kwargs)
+
+    def _must_be_told(self, call: str, operation_id: str, reference: object) -> None:
+        if isinstance(reference, str) and (operation_id, reference) not in self._tried.references:
+            how = f"puts {shortened(reference)} on record for {operation_id}, which no remote has answered"
+            self._heard.stop(keeps_the_result.__name__, f"{call} {operation_id}", how)
 
     def lose_track(self, lease: Any, operation_id: str) -> Any:
         """Put on record that no answer came, as `TaskStore.lose_track` does."""
@@ -106,21 +124,38 @@ class _AsksLast:
             how = f"as applied with {reference}, which no remote has answered"
         elif not applied and not self._heard.not_applied(self._store.get(operation_id.partition("/")[0]), operation_id):
             how = "as not applied, and nobody had said so"
+        elif isinstance(source, str):
+            how = self._misnamed(operation_id, source)
         if self._strict and how:
             law = settles_by_what_was_said.__name__
             self._heard.stop(law, f"settle {operation_id}", f"settles {operation_id} {how}")
         return self._store.settle(held, operation_id, applied, source, reference, **kwargs)
 
 
+    def _misnamed(self, operation_id: str, source: str) -> str:
+        """What is wrong with a source that names a query or a key; any other words say what they like."""
+        was = {"query": operation_id in self._tried.found, "key": operation_id in self._tried.keyed}
+        never = {"query": "the remote was never asked", "key": "it was not sent under a key"}
+        named = [what for what in was if what in source.lower()]
+        if not named or any(was[what] for what in named):
+            return ""
+        return f"by {shortened(source)}, and {never[named[0]]}"
+
+
 class _Overheard(Remote):
     """A wire whose answers are remembered; perhaps one to a remote that refuses."""
 
-    def __init__(self, remote: Remote, store: TaskStore, tried: Tried, heard: Heard, gate: Gate) -> None:
+    def __init__(
+        self, remote: Remote, store: TaskStore, tried: Tried, heard: Heard, gate: Gate, in_vain: bool
+    ) -> None:
         vars(self).update(vars(remote))
-        self._store, self._tried, self._heard, self._gate = store, tried, heard, gate
+        self._store, self._tried, self._heard, self._gate, self._in_vain = store, tried, heard, gate, in_vain
 
     def query(self, operation_id: str, token: int | None = None) -> Standing:
         """Ask the remote, as `Remote.query` does."""
+        if not (self._in_vain or self.capabilities.status_query):
+            how = f"asks {self.name} about {operation_id}, and {self.name} has no status query"
+            self._heard.stop(asks_only_who_can_tell.__name__, f"query {operation_id}", how)
         self._tried.found.setdefault(operation_id, False)  # asked, and perhaps without an answer
         standing = super().query(operation_id, token)
         self._tried.found[operation_id] = standing.found
@@ -132,8 +167,9 @@ class _Overheard(Remote):
     ) -> Receipt:
         """Send, as `Remote.send` does."""
         refusal = self._refusal(operation_id)
-        if key is not None and operation_id in self._tried.again:
-            self._tried.resent.add(operation_id)
+        if key is not None:
+            self._tried.keyed.add(operation_id)
+            self._tried.resent.update({operation_id} & self._tried.again)
         try:
             if refusal is not None:
                 return self._refused(operation_id, request_id, refusal)
@@ -163,7 +199,11 @@ class _Overheard(Remote):
 
 
 def listening(
-    store: TaskStore, remotes: Mapping[str, Remote], gate: Gate = opens, strict: bool = False
+    store: TaskStore,
+    remotes: Mapping[str, Remote],
+    gate: Gate = opens,
+    strict: bool = False,
+    in_vain: bool = True,
 ) -> tuple[_AsksLast, Mapping[str, Remote]]:
     """Return the store and the remotes as one worker is given them: what no law allows is an error there.
 
@@ -172,10 +212,11 @@ def listening(
         remotes: the wires, by name.
         gate: what the remotes refuse.
         strict: nor may a doubt be settled otherwise than by what was said.
+        in_vain: a remote that has no status query may be asked all the same.
     """
     tried = Tried()
     heard = Heard(store.get)
-    wires = {name: _Overheard(remote, store, tried, heard, gate) for name, remote in remotes.items()}
+    wires = {name: _Overheard(remote, store, tried, heard, gate, in_vain) for name, remote in remotes.items()}
     return _AsksLast(store, remotes, tried, heard, strict), wires
 
 
@@ -189,6 +230,11 @@ def records_what_it_knows(record: Record) -> str:
     return _stopped_by("records_what_it_knows", record)
 
 
+def keeps_the_result(record: Record) -> str:
+    """The result on record is the one that the remote has answered with."""
+    return _stopped_by("keeps_the_result", record)
+
+
 def asks_only_when_it_must(record: Record) -> str:
     """A person is asked only where nothing else can tell: no record of the remote, and no resend under a key."""
     return _stopped_by("asks_only_when_it_must", record)
@@ -197,6 +243,11 @@ def asks_only_when_it_must(record: Record) -> str:
 def settles_by_what_was_said(record: Record) -> str:
     """A doubt is settled by what a remote has said, and as it has said it."""
     return _stopped_by("settles_by_what_was_said", record)
+
+
+def asks_only_who_can_tell(record: Record) -> str:
+    """A remote that has no status query is not asked: it cannot tell."""
+    return _stopped_by("asks_only_who_can_tell", record)
 
 
 def waits_before_it_tries_again(record: Record) -> str:
@@ -209,7 +260,14 @@ def waits_before_it_tries_again(record: Record) -> str:
 
 ASKING_LAWS: Mapping[str, Law] = {
     law.__name__: law
-    for law in (intends_before_it_sends, records_what_it_knows, asks_only_when_it_must, waits_before_it_tries_again)
+    for law in (
+        intends_before_it_sends,
+        records_what_it_knows,
+        keeps_the_result,
+        asks_only_who_can_tell,
+        asks_only_when_it_must,
+        waits_before_it_tries_again,
+    )
 } | dict(LAWS)
 """The laws of the task store, and before them those of doubts: what is none is not called one, and nobody is asked
 needlessly."""

@@ -23,6 +23,9 @@ STUCK = "The law that broke, settled_in_the_end:"
 NEEDLESS = "The law that broke, asks_only_when_it_must:"
 LOST = "The law that broke, success_means_done:"
 UNRECORDED = "The law that broke, records_what_it_knows:"
+OTHER_BODY = "The law that broke, effect_as_planned:"
+OTHER_RESULT = "The law that broke, keeps_the_result:"
+UNSAID = "The law that broke, settles_by_what_was_said:"
 NO_INTENT = "The law that broke, intends_before_it_sends:"
 AT_ONCE = "it fails even in the quiet run"
 MAX_ROUNDS = 20
@@ -245,14 +248,18 @@ def carry_on(task_id, store, settle):
     return lease, task.next_operation
 
 
-def send_once(task_id, store, remote, settle, record, failed):
+def as_planned(operation):
+    return operation.request
+
+
+def send_once(task_id, store, remote, settle, record, failed, body=as_planned):
     """Send the next operation; `record` an answer, or say by `failed` that there was none."""
     found = carry_on(task_id, store, settle)
     if found is None:
         return
     lease, attempt = store.intend(found[0], found[1].id)
     try:
-        receipt = remote.send(found[1].id, found[1].request, attempt.request_id)
+        receipt = remote.send(found[1].id, body(found[1]), attempt.request_id)
     except RemoteError as error:
         failed(store, lease, found[1], error)
         return
@@ -350,12 +357,28 @@ def every_refusal_passes(store, lease, operation, error):
         right_failed(store, lease, operation, error)
 
 
+def records_words_of_its_own(store, lease, operation, receipt, claimed):
+    store.succeed(store.checkpoint(lease, operation.id, "x"))
+
+
+def records_its_own_request(store, lease, operation, receipt, claimed):
+    request_id = store.get(lease.task_id).operations[0].attempts[-1].request_id
+    store.succeed(store.checkpoint(lease, operation.id, request_id))
+
+
+def records_the_receipt_in_words(store, lease, operation, receipt, claimed):
+    store.succeed(store.checkpoint(lease, operation.id, str(receipt)))
+
+
 ANSWER_LEFT = "ends and leaves in doubt task-1/refund, and has its answer, payments-1"
 RECORDS = {
     forgets_the_checkpoint: (AT_ONCE, UNRECORDED, ANSWER_LEFT, "It ended with ConditionUnmet, in line"),
     uses_the_lease_of_before: (AT_ONCE, UNRECORDED, ANSWER_LEFT, "It ended with StaleVersion, in line"),
     hides_that_it_was_refused: (AT_ONCE, UNRECORDED, ANSWER_LEFT),
     loses_track_of_an_answer: (AT_ONCE, UNRECORDED, "loses track of task-1/refund, and has its answer", "not allowed"),
+    records_words_of_its_own: (AT_ONCE, OTHER_RESULT, "puts x on record for task-1/refund, which no remote has answered"),
+    records_its_own_request: (AT_ONCE, OTHER_RESULT, "puts task-1/refund#1 on record"),
+    records_the_receipt_in_words: (AT_ONCE, OTHER_RESULT, "puts applied: payments-1 on record", "own reference"),
     asks_although_it_knows: (AT_ONCE, UNRECORDED, "loses track of task-1/refund, and has its answer"),
 }
 """What is done with an answer, and what a check must say to it."""
@@ -379,11 +402,31 @@ FAILURES = {
 """What is done with an error, and what a check must say to it."""
 
 
-def sending_once(settle, record, failed, name):
+def an_empty_body(operation):
+    return {}
+
+
+def another_amount(operation):
+    return {"amount": 9999}
+
+
+def the_body_of_a_cell_above(operation):
+    return {"amount": 40}
+
+
+def the_amount_alone(operation):
+    return {"amount": operation.request["amount"]}
+
+
+BODIES = (an_empty_body, another_amount, the_body_of_a_cell_above, the_amount_alone)
+"""What is sent in place of the request."""
+
+
+def sending_once(settle, record, failed, name, body=as_planned):
     """Make an answer of its parts."""
 
     def recover(task_id, store, remote):
-        send_once(task_id, store, remote, lambda store, lease: settle(store, lease, remote), record, failed)
+        send_once(task_id, store, remote, lambda store, lease: settle(store, lease, remote), record, failed, body)
 
     recover.__name__ = name
     return recover
@@ -396,6 +439,9 @@ def note_all(number, settle):
         wrong(number, *says)(sending_once(settle, record, right_failed, record.__name__))
     for failed, says in FAILURES.items():
         wrong(number, *says)(sending_once(settle, right_record, failed, failed.__name__))
+    for body in BODIES:
+        says = (AT_ONCE, OTHER_BODY, "operation.request")
+        wrong(number, *says)(sending_once(settle, right_record, right_failed, body.__name__, body))
 
 
 note_all("6.1", settle_by_query)
@@ -427,3 +473,33 @@ def without_any_intent(task_id, store, remote):
     if found is not None:
         receipt = remote.send(found[1].id, found[1].request, "r1")
         store.checkpoint(found[0], found[1].id, receipt.reference)
+
+
+def recover_and_settle(task_id, store, remote, source, reference=None):
+    def settle(store, lease):
+        doubt = store.get(lease.task_id).in_doubt
+        try:
+            standing = remote.query(doubt.id)
+        except RemoteError:
+            standing = None
+        if standing is None or not standing.found:
+            store.ask(lease, "not found, and it may be under way", 3600)
+        else:
+            store.settle(lease, doubt.id, True, source, reference or standing.reference)
+
+    send_once(task_id, store, remote, settle, right_record, right_failed)
+
+
+@right("6.1")
+def a_source_in_words_of_its_own(task_id, store, remote):
+    recover_and_settle(task_id, store, remote, "the remote's own record, by query and not by key")
+
+
+@wrong("6.1", "What settles a doubt", UNSAID, "as applied with x, which no remote has answered", "with that reference")
+def settles_with_another_reference(task_id, store, remote):
+    recover_and_settle(task_id, store, remote, "status query", "x")
+
+
+@wrong("6.1", "What settles a doubt", UNSAID, "by key, and it was not sent under a key", "by that name")
+def settles_by_a_key_that_was_never_sent(task_id, store, remote):
+    recover_and_settle(task_id, store, remote, "key")

@@ -15,6 +15,7 @@ from answers.exercise_6_1 import (
     note_all,
     recover_with,
     send_next,
+    settle_by_query,
 )
 from labkit import POLICIES, Category, ChangeRefused, NotSent, Outcome, OutcomeUnknown, State, Worker
 
@@ -155,3 +156,24 @@ def without_any_intent(task_id, store, remote):
     if found is not None:
         receipt = remote.send(found[1].id, found[1].request, "r1")
         store.checkpoint(found[0], found[1].id, receipt.reference)
+
+
+VAIN = "The law that broke, asks_only_who_can_tell:"
+
+
+@wrong("6.2", VAIN, "asks payments about task-1/refund, and payments has no status query", "query task-1/refund")
+def the_answer_to_6_1(task_id, store, remote):
+    try:
+        recover_with(settle_by_query, task_id, store, remote)
+    except ChangeRefused:
+        return
+
+
+@wrong("6.2", VAIN)
+def a_query_before_it_asks(task_id, store, remote):
+    Worker(store, {"payments": remote}, POLICIES["query_then_ask"], talks=False).run(task_id)
+
+
+@right("6.2")
+def goes_by_capability(task_id, store, remote):
+    Worker(store, {"payments": remote}, POLICIES["by_capability"], talks=False).run(task_id)

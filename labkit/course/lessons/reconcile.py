@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import partial
 
-from labkit.course.asking import ASKING_LAWS, Gate, listening, opens
+from labkit.agent import plan
+from labkit.course.asking import ASKING_LAWS, STRICT_LAWS, Gate, listening, opens
 from labkit.course.exercises import Exercise
 from labkit.course.searching import Answer, Search, Setting
 from labkit.exchange import Refusal
@@ -20,7 +21,8 @@ from labkit.store import TaskStore
 from labkit.wire import Remote
 
 QUERY, NEITHER = Capabilities(status_query=True), Capabilities()
-
+OPERATIONS = tuple(plan(order=2077, amount=65)[:1])
+"""An order of its own: what is sent is what stands on record, and not what a cell above has sent."""
 
 FORBIDDEN = Refusal("forbidden", "permission", 403)
 
@@ -52,18 +54,26 @@ GATED: Mapping[Gate, Law] = {overloaded: the_work_is_done, forbids: ends_as_refu
 
 
 def recovering(
-    can: Capabilities, workers: int, allowed: frozenset[str], answer: Answer, gate: Gate = opens
+    can: Capabilities,
+    workers: int,
+    allowed: frozenset[str],
+    answer: Answer,
+    gate: Gate = opens,
+    strict: bool = False,
 ) -> Scenario:
-    """Workers carry one refund as far as it can go, each new one by the same function."""
+    """Workers carry one refund as far as it can go, each new one by the same function.
+
+    Where it is `strict`, what goes on record must be what was said.
+    """
 
     def recovers(task_id: str, store: TaskStore, remotes: Mapping[str, Remote]) -> None:
-        asking, overheard = listening(store, remotes, gate)
+        asking, overheard = listening(store, remotes, gate, strict, in_vain=False)
         with asking.to_its_end():
             answer(task_id, asking, overheard["payments"])
 
     own = {law.__name__: law for refuses, law in GATED.items() if refuses is gate}
-    laws = {**ASKING_LAWS, **own}
-    return TaskScenario(recovers, remotes={"payments": can}, workers=workers, allowed=allowed, laws=laws)
+    laws = {**(STRICT_LAWS if strict else ASKING_LAWS), **own}
+    return TaskScenario(recovers, OPERATIONS, {"payments": can}, workers, allowed, laws=laws)
 
 
 def one_worker_at_a_time(can: Capabilities) -> Callable[[Answer], Scenario]:
@@ -83,6 +93,7 @@ def _settings(can: Capabilities) -> tuple[Setting, ...]:
         Setting("a remote that is overloaded once", partial(recovering, can, 1, quiet, gate=overloaded), 0),
         Setting("a remote that forbids it", partial(recovering, can, 1, quiet, gate=forbids), 0),
         Setting("two workers at once", two_at_once(can), 2),
+        Setting("what settles a doubt", partial(recovering, can, 1, ALL_SURPRISES - {"switch"}, strict=True), 1),
     )
 
 
@@ -100,6 +111,9 @@ HINTS = {
     "by then? See intend.",
     "records_what_it_knows": "An answer: checkpoint, with the lease that the last call gave you. Not sent, or refused "
     "for now: retry_later; refused for good: fail. Only where no answer came: lose_track.",
+    "keeps_the_result": "The result is the remote's own reference: of a receipt, or of what a query has found.",
+    "effect_as_planned": "What is to be sent stands on record: operation.request.",
+    "asks_only_who_can_tell": "What this remote can do stands in remote.capabilities. Who else can know?",
     "waits_before_it_tries_again": "next_run_at is a time on the store's clock; now is store.clock.now().",
     "the_work_is_done": TRANSIENT,
     "fails_only_for_a_cause": TRANSIENT,
@@ -110,7 +124,10 @@ HINTS = {
     "bounded": "It goes round and round. What must change before another round makes sense?",
 }
 
-SAID = "Settle by a receipt or by what a query has found, with that reference. Where nobody has said anything, ask."
+SAID = (
+    "Settle by a receipt or by what a query has found, with that reference and by that name. Where nobody has said "
+    "anything, ask."
+)
 
 EXERCISES = (
     Exercise(
@@ -118,7 +135,7 @@ EXERCISES = (
         "recover by a status query",
         Search(
             _settings(QUERY),
-            HINTS,
+            {**HINTS, "settles_by_what_was_said": SAID},
         ),
         (
             "In which of the states can you find the task? For each: what is known, and what may you do?",
@@ -135,7 +152,7 @@ EXERCISES = (
         "recover with neither keys nor a query",
         Search(
             _settings(NEITHER),
-            HINTS,
+            {**HINTS, "settles_by_what_was_said": SAID},
         ),
         (
             "Who knows whether the request had an effect? Not you, and this remote does not tell.",

@@ -131,7 +131,6 @@ class _AsksLast:
             self._heard.stop(law, f"settle {operation_id}", f"settles {operation_id} {how}")
         return self._store.settle(held, operation_id, applied, source, reference, **kwargs)
 
-
     def _misnamed(self, operation_id: str, source: str) -> str:
         """What is wrong with a source that names a query or a key; any other words say what they like."""
         was = {"query": operation_id in self._tried.found, "key": operation_id in self._tried.keyed}
@@ -145,9 +144,7 @@ class _AsksLast:
 class _Overheard(Remote):
     """A wire whose answers are remembered; perhaps one to a remote that refuses."""
 
-    def __init__(
-        self, remote: Remote, store: TaskStore, tried: Tried, heard: Heard, gate: Gate, in_vain: bool
-    ) -> None:
+    def __init__(self, remote: Remote, store: TaskStore, tried: Tried, heard: Heard, gate: Gate, in_vain: bool) -> None:
         vars(self).update(vars(remote))
         self._store, self._tried, self._heard, self._gate, self._in_vain = store, tried, heard, gate, in_vain
 

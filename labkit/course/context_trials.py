@@ -40,12 +40,29 @@ def scenes() -> tuple[Scene, ...]:
         task = desk.store.enqueue("task-1", [replace(first, needs_approval=True), *others])
         desk.store.ask(desk.store.claim(task, "worker-1"), "refund wants approval", 3600)
 
+    def asked_and_held(desk: Desk) -> None:
+        asked(desk)
+        desk.store.request_cancel("task-1", "Ada")
+
+    def in_doubt_and_held(desk: Desk) -> None:
+        lease, _ = desk.store.intend(desk.store.claim(desk.queue(), "worker-1"), "task-1/refund")
+        desk.store.lose_track(lease, "task-1/refund")
+        desk.store.request_cancel("task-1", "Ada")
+
+    def done_and_held(desk: Desk) -> None:
+        lease, _ = desk.store.intend(desk.store.claim(desk.queue(steps=1), "worker-1"), "task-1/refund")
+        desk.store.checkpoint(lease, "task-1/refund", "payments-1")
+        desk.store.request_cancel("task-1", "Ada")
+
     crashes = [after_crash_at(name, 3) for name in crossings(3)]
     situations = {
         "after a cancel was requested": held,
         "after the task was cancelled": cancelled,
         "after the task failed": failed,
         "while a person is asked to approve the refund": asked,
+        "while a person is asked, and a cancel was requested": asked_and_held,
+        "while the refund is in doubt, and a cancel was requested": in_doubt_and_held,
+        "when all is done, and a cancel was requested": done_and_held,
     }
     return (*crashes, *(scene(title, prepare) for title, prepare in situations.items()))
 
@@ -98,7 +115,7 @@ def try_context(submission: Submission) -> Trial:
         wrong = _wrong_messages(one, messages, turned_messages)
         if wrong is not None:
             return _not_understood(one, messages, number, min(number, crashes), wrong)
-    shown = f"{crashes} crash points of three operations, three stopped tasks and one that waits"
+    shown = f"{crashes} crash points of three operations, and {len(found) - crashes} tasks that were stopped or wait"
     return Trial(True, len(found), {"crash": crashes}, (f"{shown}: the model does what is next, and nothing twice",))
 
 
@@ -126,7 +143,7 @@ def _wrong_messages(found: Scene, messages: Messages, turned: Messages) -> tuple
         return "tells_the_facts", f"{len(known)} operations are done or in doubt, and {len(facts)} messages tell of one"
     for text, operation in zip(facts, known, strict=True):
         word = operation.result_ref or "unknown"
-        if operation.name not in text or word not in text:
+        if operation.name not in text or word.lower() not in text.lower():
             return (
                 "tells_the_facts",
                 f"{operation.name} is {operation.standing}; {_quoted(text)} does not say {word}",

@@ -14,8 +14,9 @@ RUNNING = (
     "VALUES (?, 'refund', 'running', ?, 'worker-0', 1, 30)"
 )
 STANDING = (
-    "INSERT INTO tasks (id, kind, state, version, lease_token, lease_expires_at, awaiting_for) "
-    "VALUES ('task-' || :state, 'refund', :state, 2, 1, iif(:state IN ('running', 'uncertain'), 30, NULL), "
+    "INSERT INTO tasks (id, kind, state, version, lease_owner, lease_token, lease_expires_at, awaiting_for) "
+    "VALUES ('task-' || :state, 'refund', :state, 2, iif(:state IN ('running', 'uncertain'), 'worker-0', NULL), 1, "
+    "iif(:state IN ('running', 'uncertain'), 30, NULL), "
     "iif(:state = 'awaiting_confirmation', 'approval', NULL))"
 )
 

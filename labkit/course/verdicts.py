@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from html import escape
 from typing import TYPE_CHECKING
 
@@ -35,10 +36,15 @@ def _parts(result: CheckResult) -> list[str]:
     return [
         f"<p>{escape(trial.run[:1].upper() + trial.run[1:])}:</p>",
         table_html(trial.story) if trial.story is not None else "",
-        f"<p><b>The law that broke,</b> <code>{escape(trial.law)}</code>: {escape(trial.broke)}</p>",
-        f"<p><b>A hint:</b> {escape(result.hint)}</p>",
+        f"<p><b>The law that broke,</b> <code>{escape(trial.law)}</code>: {_in_code(trial.broke)}</p>",
+        f"<p><b>A hint:</b> {_in_code(result.hint)}</p>",
         advice,
     ]
+
+
+def _in_code(words: str) -> str:
+    """Escape words, and set as code what stands between backticks."""
+    return re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(words))
 
 
 def table_html(table: TextTable) -> str:

@@ -182,3 +182,63 @@ def tells_to_call_what_is_in_doubt_again(task, operations):
         if "unknown" in one["text"]:
             one["text"] = one["text"].split()[0] + " failed for unknown reasons, call it again."
     return [system(task), *facts, user(next_one(task, operations))]
+
+
+def last_in_order(task, operations, *order):
+    """The last message by rules in an order of its own."""
+    pending = sorted((one for one in operations if one["status"] == "pending"), key=lambda one: one["position"])
+    fits = {
+        "Wait": task["state"] == "awaiting_confirmation" or any(one["in_doubt"] for one in operations),
+        "Nothing": task["state"] in ENDED or not pending,
+        "Stop": task["cancel_requested"],
+    }
+    return next((word for word in order if fits[word]), f"Next: {pending[0]['name'] if pending else ''}")
+
+
+def in_order(task, operations, *order):
+    return [system(task), *map(fact, known(operations)), user(last_in_order(task, operations, *order))]
+
+
+@right("1.2")
+def in_the_order_asked_for(task, operations):
+    return in_order(task, operations, "Wait", "Nothing", "Stop")
+
+
+@right("1.2")
+def unknown_with_a_capital(task, operations):
+    facts = [fact(one) for one in known(operations)]
+    facts = [one | {"text": one["text"].replace("an unknown outcome", "OUTCOME: Unknown")} for one in facts]
+    return [system(task), *facts, user(next_one(task, operations))]
+
+
+@wrong("1.2", "The law that broke, says_what_is_next:", "'Nothing' is what is next", "after the task was cancelled")
+def stop_before_all_else(task, operations):
+    return in_order(task, operations, "Stop", "Wait", "Nothing")
+
+
+@wrong("1.2", "The law that broke, says_what_is_next:", "'Nothing' is what is next", "after the task was cancelled")
+def stop_before_nothing(task, operations):
+    return in_order(task, operations, "Wait", "Stop", "Nothing")
+
+
+@wrong("1.2", "The law that broke, says_what_is_next:", "'Nothing' is what is next", "when all is done, and a cancel")
+def stop_where_all_is_done(task, operations):
+    if task["state"] in ENDED:
+        return in_order(task, operations, "Wait", "Nothing")
+    return in_order(task, operations, "Wait", "Stop", "Nothing")
+
+
+@wrong("1.2", "The law that broke, says_what_is_next:", "'Wait' is what is next", "while the refund is in doubt, and a")
+def stop_where_something_is_in_doubt(task, operations):
+    if any(one["in_doubt"] for one in operations):
+        return in_order(task, operations, "Stop", "Wait")
+    return in_order(task, operations, "Wait", "Nothing", "Stop")
+
+
+@wrong(
+    "1.2", "The law that broke, says_what_is_next:", "'Wait' is what is next", "while a person is asked, and a cancel"
+)
+def stop_while_a_person_is_asked(task, operations):
+    if task["state"] == "awaiting_confirmation":
+        return in_order(task, operations, "Stop", "Wait")
+    return in_order(task, operations, "Wait", "Nothing", "Stop")

@@ -287,3 +287,10 @@ def the_token_stays(db, task_id, expected_version):
 def no_lease(db, task_id, expected_version):
     for_ever = CLAIMED.replace(", lease_expires_at = 30", "")
     return claimed(db, for_ever, "id = ? AND version = ?", (task_id, expected_version))
+
+
+@wrong("2.1", "The law that broke, nothing_else_changes:", "changed step of task-1 as well")
+def counts_a_step_as_well(db, task_id, expected_version):
+    sql = f"UPDATE tasks SET {CLAIMED}, step = step + 1 WHERE id = ? AND version = ? AND state = 'queued'"
+    with db:
+        return db.execute(sql, (task_id, expected_version)).rowcount == 1

@@ -158,3 +158,10 @@ def always_the_second_version(db, task_id, seen_version):
 @wrong("2.2", "The law that broke, leaves_others_alone:", "called with (task-1, 2), changed task-2", "WHERE id = ?")
 def no_id_and_one_row_expected(db, task_id, seen_version):
     return advanced(db, "version = ?", (seen_version,))
+
+
+@wrong("2.2", "The law that broke, must_be_refused:", "changed task-uncertain")
+def whatever_has_an_owner(db, task_id, seen_version):
+    with db:
+        sql = f"{STEP} WHERE id = ? AND version = ? AND lease_owner IS NOT NULL"
+        return db.execute(sql, (task_id, seen_version)).rowcount == 1

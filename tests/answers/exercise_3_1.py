@@ -264,3 +264,15 @@ def a_little_early(db, task_id, worker, now, lease_seconds):
     with db:
         row = db.execute(sql, (worker, now + lease_seconds, task_id, now + 5)).fetchone()
     return row and row[0]
+
+
+@wrong(
+    "3.1", "The law that broke, lease_as_asked:", "until 60, where 130 was asked for", "A lease that ran out long ago:"
+)
+def counts_from_the_old_end(db, task_id, worker, now, lease_seconds):
+    sql = f"{TAKE} {EXPIRED} RETURNING lease_token".replace(
+        "lease_expires_at = ?", "lease_expires_at = lease_expires_at + ?", 1
+    )
+    with db:
+        row = db.execute(sql, (worker, lease_seconds, task_id, now)).fetchone()
+    return row and row[0]

@@ -155,3 +155,16 @@ def no_id_and_one_row_expected(db, task_id, token):
 @wrong("3.2", "The law that broke, settled_in_the_end:", "Does your UPDATE match the row")
 def always_the_first_token(db, task_id, token):
     return one_update(db, task_id, 1)
+
+
+@wrong("3.2", "The law that broke, nothing_else_changes:", "changed step of task-2 as well")
+def counts_a_step_as_well(db, task_id, token):
+    with db:
+        return db.execute(FINISH.replace("SET", "SET step = step + 1,"), (task_id, token)).rowcount == 1
+
+
+@wrong("3.2", ANYWAY, "changed task-uncertain")
+def whatever_has_an_owner(db, task_id, token):
+    with db:
+        sql = FINISH.replace("state = 'running'", "lease_owner IS NOT NULL")
+        return db.execute(sql, (task_id, token)).rowcount == 1

@@ -257,3 +257,25 @@ def no_reference(db, task_id, token, operation_id, result):
         if db.execute(f"{STEP} {MINE} {PENDING}", (task_id, token, operation_id, task_id)).rowcount == 0:
             return False
         return db.execute("UPDATE operations SET status = 'done' WHERE operation_id = ?", (operation_id,)).rowcount == 1
+
+
+@right("4.1")
+def starts_the_budgets_anew(db, task_id, token, operation_id, result):
+    pending = "AND EXISTS (SELECT 1 FROM operations WHERE operation_id = ? AND task_id = ? AND status = 'pending')"
+    step = STEP.replace("SET", "SET attempts = 0, first_attempt_at = NULL, error_category = NULL,")
+    with db:
+        if db.execute(f"{step} {MINE} {pending}", (task_id, token, operation_id, task_id)).rowcount == 0:
+            return False
+        db.execute(RESULT, (result, operation_id))
+    return True
+
+
+@wrong("4.1", "The law that broke, nothing_else_changes:", "changed error_category of task-2 as well")
+def writes_an_error_as_well(db, task_id, token, operation_id, result):
+    pending = "AND EXISTS (SELECT 1 FROM operations WHERE operation_id = ? AND task_id = ? AND status = 'pending')"
+    step = STEP.replace("SET", "SET error_category = 'transient',")
+    with db:
+        if db.execute(f"{step} {MINE} {pending}", (task_id, token, operation_id, task_id)).rowcount == 0:
+            return False
+        db.execute(RESULT, (result, operation_id))
+    return True

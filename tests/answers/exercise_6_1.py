@@ -376,7 +376,11 @@ RECORDS = {
     uses_the_lease_of_before: (AT_ONCE, UNRECORDED, ANSWER_LEFT, "It ended with StaleVersion, in line"),
     hides_that_it_was_refused: (AT_ONCE, UNRECORDED, ANSWER_LEFT),
     loses_track_of_an_answer: (AT_ONCE, UNRECORDED, "loses track of task-1/refund, and has its answer", "not allowed"),
-    records_words_of_its_own: (AT_ONCE, OTHER_RESULT, "puts x on record for task-1/refund, which no remote has answered"),
+    records_words_of_its_own: (
+        AT_ONCE,
+        OTHER_RESULT,
+        "puts x on record for task-1/refund, which no remote has answered",
+    ),
     records_its_own_request: (AT_ONCE, OTHER_RESULT, "puts task-1/refund#1 on record"),
     records_the_receipt_in_words: (AT_ONCE, OTHER_RESULT, "puts applied: payments-1 on record", "own reference"),
     asks_although_it_knows: (AT_ONCE, UNRECORDED, "loses track of task-1/refund, and has its answer"),

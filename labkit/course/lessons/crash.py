@@ -47,8 +47,9 @@ FINISH = (
     "WHERE id = ? AND state = 'running' AND lease_token = ?"
 )
 PENDING = "SELECT operation_id FROM operations WHERE task_id = ? AND status = 'pending' ORDER BY position"
-CHECKPOINTED = ("step", "version", "attempts", "first_attempt_at", "next_run_at", "error_category", "lease_expires_at")
-"""What a checkpoint may write into a task's row; the lab's own starts the budgets anew, and one may renew the lease."""
+CHECKPOINTED = ("step", "version", "lease_expires_at")
+"""What may change in a task's row: one may renew the lease. Nothing was spent of its budgets, so to start them anew, as
+the lab's own checkpoint does, changes nothing here."""
 
 NOT_RUNNING = tuple(map(named_after, all_but(State.RUNNING)))
 SENDING_SECONDS = 10.0

@@ -58,7 +58,7 @@ from labkit.states import State
 
 WORKED_SECONDS = 10.0
 RENEW = "UPDATE tasks SET lease_expires_at = ? WHERE id = ? AND lease_token = ? AND lease_expires_at > ?"
-LONGER_SECONDS = 45.0
+LONGER_SECONDS, LONG_GONE_SECONDS = 45.0, 100.0
 LAST_TOKEN = 1_000
 """Larger than times and versions: a token is the next one after this, and nothing else."""
 
@@ -88,6 +88,7 @@ TAKING_LAWS = (
     tells_its_token,
     every_change_has_its_version,
 )
+ENDS_ONLY = changes_only("state", "version", "lease_owner", "lease_expires_at")
 TAKES_ONLY = changes_only("lease_owner", "lease_expires_at", "lease_token", "version")
 
 
@@ -126,6 +127,20 @@ def holder_renews(answer: Answer) -> Scenario:
 
     laws = named(*TAKING_LAWS, says_what_it_did, raises_nothing, says_token_or_none)
     return BenchScenario(works, prepare, laws, 2, frozenset({"switch"}), due=None)
+
+
+def long_gone(answer: Answer) -> Scenario:
+    """The lease ran out long before somebody looks: the new one counts from then."""
+
+    def takes_over(db: Any, bench: Bench) -> Any:
+        bench.sleep(LONG_GONE_SECONDS)
+        return granted(db, bench, answer, TASK, bench.name, bench.now(), LEASE_SECONDS)
+
+    def prepare(db: Any) -> None:
+        db.executemany(RUNNING, [(TASK, 2), (OTHER, 2)])
+
+    laws = named(*TAKING_LAWS, what_fits_is_granted, raises_nothing, says_token_or_none)
+    return BenchScenario(takes_over, prepare, laws, 1, frozenset(), due=None)
 
 
 def taken_again(answer: Answer) -> Scenario:
@@ -171,7 +186,7 @@ not_running = partial(
 )
 wrong_token = partial(refused, partial(both_held, all_but(State.RUNNING)), WRONG_TOKENS, says_yes_or_no)
 others_beside = partial(
-    in_turn, partial(both_held, ()), [(True, (OTHER, 1))], (every_change_has_its_version, given_back)
+    in_turn, partial(both_held, ()), [(True, (OTHER, 1))], (every_change_has_its_version, given_back, ENDS_ONLY)
 )
 
 EXERCISES = (
@@ -183,6 +198,7 @@ EXERCISES = (
                 Setting("one worker comes early, two come in time", executor_gone),
                 Setting("the holder renews just then", holder_renews),
                 Setting("one worker after the other, and the first may sleep", taken_again),
+                Setting("a lease that ran out long ago", long_gone, 0),
                 Setting("tasks that do not run", not_running),
             ),
             {
@@ -228,6 +244,7 @@ EXERCISES = (
                 "keeps_to_the_tables": TABLES,
                 "what_fits_is_granted": FITS,
                 "given_back": "lease_owner = NULL, lease_expires_at = NULL; the token stays as it is.",
+                "nothing_else_changes": NOTHING_ELSE,
                 "tokens_only_grow": "Whoever comes next must get a larger one: clear the lease, and keep the token.",
                 "only_the_current_token": TOKEN,
                 "must_be_refused": "Is it running, and under this token? The WHERE clause must ask for both.",

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from labkit.agent import REMOTES
-from labkit.course.keys import KeyRule, Sending, key_of, side_by_side, told_keys
+from labkit.course.keys import Asking, KeyRule, Sending, key_of, look_alikes, side_by_side, told_keys
 from labkit.course.submission import Submission
 from labkit.course.trials import WIDTH, Trial
 from labkit.errors import SimulatedCrash
@@ -62,12 +62,10 @@ class KeyTrial:
     """Tries a rule for keys: both tasks quietly, then once for each crash point; then it compares keys side by side.
 
     Args:
-        ask: calls the answer.
-        sendings: those whose keys are compared.
+        asking: how the exercise asks for a key.
     """
 
-    ask: KeyRule
-    sendings: tuple[Sending, ...]
+    asking: Asking
 
     def __call__(self, submission: Submission) -> Trial:
         """Ask for all keys, the second worker's in another process, and run with them.
@@ -79,7 +77,7 @@ class KeyTrial:
         keys = {
             (f"worker-{life}", operation_id, attempt): key
             for life in (1, 2)
-            for operation_id, attempt, key in submission.run(partial(ask_keys, self.ask, life), life)
+            for operation_id, attempt, key in submission.run(partial(ask_keys, self.asking.rule, life), life)
         }
         points: list[str] = []
         broken, crashes = _Run(keys, lambda point: points.append(point.name)).trial("", 1), 0
@@ -89,7 +87,8 @@ class KeyTrial:
                 broken, crashes = run.trial(point, tried), crashes + run.crashes
         if broken is not None:
             return broken
-        found = side_by_side(submission.run(partial(told_keys, self.ask, self.sendings)), self.sendings)
+        alike = look_alikes()
+        found = side_by_side(submission.run(partial(told_keys, self.asking.rule, alike)), alike, self.asking)
         if found is not None:
             return replace(found, tried=1 + len(points), faults={"crash": crashes})
         bounds = f"{len(OPERATIONS)} refunds, run without a crash and with one at each of {crashes} crash points"
@@ -203,19 +202,37 @@ def _story(crossings: list[Crossing], operation_id: str) -> TextTable:
     """The three views of one operation as a table, and the sendings that used its keys before."""
     own = [number for number, one in enumerate(crossings) if one.operation_id == operation_id]
     keys = {crossings[number].key for number in own} - {""}
-    shown = [one for one in crossings[: own[-1] + 1] if one.operation_id == operation_id or one.dies or one.key in keys]
+    told = [
+        number
+        for number, one in enumerate(crossings[: own[-1] + 1])
+        if one.operation_id == operation_id or one.dies or one.key in keys
+    ]
+    shown = [crossings[number] for number in told]
+    alone = len({one.operation_id for one in shown}) == 1
     rows: list[tuple[str, ...]] = []
-    for before, one in zip([None, *shown], shown, strict=False):
+    last = -1
+    for number, before, one in zip(told, [None, *shown], shown, strict=False):
         lost = one is shown[-1] and not one.count
-        ledger = f"{one.operation_id.partition('/')[2]} {one.count}x" if one.count else "nothing yet"
-        ledger = f"nothing{WRONG}" if lost else ledger + (WRONG if one.count > 1 else "")
+        ledger = _counted(one, alone, lost)
         same = before is not None and before.operation_id == one.operation_id
         database = DITTO if same and before and before.database == one.database else one.database
         ledger = DITTO if same and before and before.count == one.count and not lost else ledger
         if before is None or before.worker != one.worker:
             rows.append((f"{one.worker} starts", "", "", "", ""))
+        if number > last + 1:
+            rows.append((f"... {number - last - 1} more ...", "", "", "", ""))
+        last = number
         rows.append((one.point, one.key, one.believes, database, ledger))
     return TextTable(HEADERS, tuple(rows), width=WIDTH)
+
+
+def _counted(one: Crossing, alone: bool, lost: bool) -> str:
+    """What the ledger shows of an operation, by its name `alone` where the table is about no other one."""
+    if alone:
+        count = f"{one.operation_id.partition('/')[2]} {one.count}x" if one.count else "nothing yet"
+        return f"nothing{WRONG}" if lost else count + (WRONG if one.count > 1 else "")
+    wrong = f"\n{WRONG.strip()}" if lost or one.count > 1 else ""
+    return f"{one.operation_id} {one.count}x{wrong}"
 
 
 def _concerned(task: Task, subject: str) -> Operation:

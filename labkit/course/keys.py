@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import combinations
@@ -18,10 +18,6 @@ MANY_ATTEMPTS = (*range(2, 13), 100, 1_000)
 KEY_LAWS = {
     "one_key_at_any_time": "An operation has one key, on every attempt and on every day.",
     "a_key_for_each_operation": "Two operations never share a key, however much they look alike.",
-}
-KEY_HINTS = {
-    "one_key_at_any_time": "Neither the attempt nor the time may get into it, nor the order of what is in the body.",
-    "a_key_for_each_operation": "Task and name make the operation, and something between them keeps them apart.",
 }
 
 
@@ -53,6 +49,21 @@ KeyRule = Callable[[Callable[..., Any], Sending], Any]
 """Calls an answer with what its exercise says it is given; a function of an importable module."""
 
 
+@dataclass(frozen=True)
+class Asking:
+    """How an exercise asks for a key.
+
+    Args:
+        rule: calls the answer.
+        given: the names of what it is given, as a table of two sendings shows them.
+        hints: where to look, by the name of the law that broke.
+    """
+
+    rule: KeyRule
+    given: tuple[str, ...]
+    hints: Mapping[str, str]
+
+
 def attempts_at(first: Sending) -> tuple[Sending, ...]:
     """The same operation on its first attempt and on many later ones."""
     return (first, *(replace(first, attempt=number, now=first.now + number) for number in MANY_ATTEMPTS))
@@ -63,20 +74,36 @@ def told_keys(rule: KeyRule, sendings: Sequence[Sending], answer: Callable[..., 
     return [key_of(rule, answer, sending) for sending in sendings]
 
 
-def side_by_side(keys: Sequence[str], sendings: Sequence[Sending]) -> Trial | None:
+def look_alikes() -> tuple[Sending, ...]:
+    """Sendings that are easily taken for one another.
+
+    The same body in one task, names that begin or end alike or run into each other, the same letters in another order.
+    Of one operation there are many attempts, one a day later, and one with a body that was read from the database, in
+    another order.
+    """
+    body = {"customer": "Ada", "amount": 40}
+    first = Sending("task-1", "refund", 1, body, 60.0)
+    turned = replace(first, request=dict(reversed(body.items())))
+    names = ("task-1/refund_again", "task-12/refund", "task-1/2refund", "task-21/refund", "old-task-1/refund")
+    others = [replace(first, task_id=task, operation=name) for task, _, name in (one.partition("/") for one in names)]
+    return (*attempts_at(first), turned, replace(first, attempt=2, now=90_000.0), *others)
+
+
+def side_by_side(keys: Sequence[str], sendings: Sequence[Sending], asking: Asking) -> Trial | None:
     """Compare the keys of sendings, each with each; None where each operation has one, and its own."""
     for (one, key), (other, its) in combinations(zip(sendings, keys, strict=True), 2):
         same = one.operation_id == other.operation_id
         if same != (key == its):
             law = "one_key_at_any_time" if same else "a_key_for_each_operation"
-            return _beside((one, key), (other, its), law)
+            return _beside((one, key), (other, its), law, asking)
     return None
 
 
-def _beside(one: tuple[Sending, str], other: tuple[Sending, str], law: str) -> Trial:
+def _beside(one: tuple[Sending, str], other: tuple[Sending, str], law: str, asking: Asking) -> Trial:
     pair = (one, other)
     bodies = [str(sent.request) for sent, _ in pair]
-    headers = ("task_id", "operation", "attempt", "now", *(("request",) if bodies[0] != bodies[1] else ()), "your key")
+    given = (name for name in asking.given if name != "request" or bodies[0] != bodies[1])
+    headers = (*given, "your key")
     rows = []
     for (sent, key), body in zip(pair, bodies, strict=True):
         told = {
@@ -85,7 +112,7 @@ def _beside(one: tuple[Sending, str], other: tuple[Sending, str], law: str) -> T
             "now": f"{sent.now:g}",
             "your key": shortened(key, MAX_KEY),
         }
-        told |= {"task_id": sent.task_id, "operation": sent.operation}
+        told |= {"task_id": sent.task_id, "operation": sent.operation, "operation_id": sent.operation_id}
         rows.append(tuple(told[header] for header in headers))
     return Trial(
         False,
@@ -94,7 +121,7 @@ def _beside(one: tuple[Sending, str], other: tuple[Sending, str], law: str) -> T
         story=TextTable(headers, tuple(rows), width=WIDTH),
         law=law,
         broke=KEY_LAWS[law],
-        hint=KEY_HINTS[law],
+        hint=asking.hints[law],
     )
 
 

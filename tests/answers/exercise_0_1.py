@@ -121,7 +121,15 @@ def process_in_the_key(operation_id, attempt):
     return f"{operation_id}#{os.getpid()}"
 
 
-@wrong("0.1", AT_ONCE, SWALLOWED, "send task-2/refund        A    applied before: payments-1")
+@wrong(
+    "0.1",
+    AT_ONCE,
+    SWALLOWED,
+    "send task-2/refund        A    applied before: payments-1",
+    "task-1/refund 1x",
+    "task-2/refund 0x",
+    "... ",
+)
 def same_key_for_all(operation_id, attempt):
     return "refund"
 
@@ -187,9 +195,10 @@ def too_few_arguments(operation_id):
 
 
 ONE_KEY = "The law that broke, one_key_at_any_time:"
+NO_ATTEMPT = "no number of an attempt may change its key"
 
 
-@wrong("0.1", ONE_KEY, "task-1/refund#3")
+@wrong("0.1", ONE_KEY, "task-1/refund#3", NO_ATTEMPT)
 def another_key_from_the_third_attempt_on(operation_id, attempt):
     return operation_id if attempt < 3 else f"{operation_id}#{attempt}"
 
@@ -197,3 +206,26 @@ def another_key_from_the_third_attempt_on(operation_id, attempt):
 @wrong("0.1", ONE_KEY, "task-1/refund#4")
 def another_key_from_the_fourth_attempt_on(operation_id, attempt):
     return operation_id if attempt < 4 else f"{operation_id}#{attempt}"
+
+
+EACH_ITS_OWN = "The law that broke, a_key_for_each_operation:"
+
+
+@wrong("0.1", EACH_ITS_OWN, "task-1/refund_again", "operation_id", "it takes all of the id")
+def its_first_eight_signs(operation_id, attempt):
+    return operation_id[:8]
+
+
+@wrong("0.1", EACH_ITS_OWN, "task-1/refund_again")
+def its_first_thirteen_signs(operation_id, attempt):
+    return operation_id[:13]
+
+
+@wrong("0.1", EACH_ITS_OWN, "old-task-1/refund")
+def its_last_nine_signs(operation_id, attempt):
+    return operation_id[-9:]
+
+
+@wrong("0.1", EACH_ITS_OWN, "old-task-1/refund")
+def its_last_thirteen_signs(operation_id, attempt):
+    return operation_id[-13:]

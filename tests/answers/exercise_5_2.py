@@ -114,3 +114,23 @@ def nothing(remote):
 def says_nothing_where_there_are_none(remote):
     one, other = twice(remote)
     return Capabilities(idempotency_keys=one.reference == other.reference or None, status_query=asks(remote))
+
+
+@wrong("5.2", QUERY, "A quiet remote with both, which its manual denies:")
+def believes_the_manual_about_its_query(remote):
+    one, other = twice(remote)
+    keys = one.reference == other.reference
+    return Capabilities(idempotency_keys=keys, status_query=remote.capabilities.status_query)
+
+
+@wrong("5.2", KEYS, "A quiet remote with both, which its manual denies:")
+def believes_a_manual_that_denies_keys(remote):
+    same = len({one.reference for one in twice(remote)}) == 1
+    return Capabilities(idempotency_keys=same and remote.capabilities.idempotency_keys, status_query=asks(remote))
+
+
+@wrong("5.2", QUERY, "A quiet remote with neither, and a manual that promises both:")
+def a_promise_or_an_answer(remote):
+    one, other = twice(remote)
+    query = asks(remote) or remote.capabilities.status_query
+    return Capabilities(idempotency_keys=one.reference == other.reference, status_query=query)

@@ -8,7 +8,7 @@ from typing import Any
 
 from labkit.course.exercises import Exercise
 from labkit.course.key_trials import KeyTrial
-from labkit.course.keys import Sending, attempts_at
+from labkit.course.keys import Asking, Sending
 from labkit.course.laws import in_short
 from labkit.course.searching import Answer, Search, Setting
 from labkit.errors import NotSent, OutcomeUnknown
@@ -33,31 +33,22 @@ KINDS: Mapping[str, Capabilities] = {
 }
 
 
+NONE, BOTH = KINDS["neither keys nor a query"], KINDS["both"]
+QUIET: frozenset[str] = frozenset()
+
+
 def by_all(answer: Answer, sending: Sending) -> Any:
     """Call an answer as exercise 5.1 says."""
     return answer(sending.task_id, sending.operation, sending.attempt, sending.request, sending.now)
 
 
-_REFUND = {"customer": "Ada", "amount": 40}
-APART: tuple[Sending, ...] = (
-    *attempts_at(Sending("task-1", "refund", 1, _REFUND, 60.0)),
-    Sending("task-1", "refund", 1, dict(reversed(_REFUND.items())), 60.0),
-    Sending("task-1", "refund", 2, _REFUND, 90_000.0),
-    Sending("task-1", "refund_again", 1, _REFUND, 60.0),
-    Sending("task-12", "refund", 1, _REFUND, 60.0),
-    Sending("task-1", "2refund", 1, _REFUND, 60.0),
-    Sending("task-21", "refund", 1, _REFUND, 60.0),
-)
-"""Sendings that are easily taken for one another: the same body in one task, names that run into each other, the same
-letters in another order. Of one operation there are many attempts, one a day later, and one with a body that was read
-from the database, in another order."""
-
-
-def probing(can: Capabilities, allowed: frozenset[str], answer: Answer) -> Scenario:
-    """A worker probes a remote once."""
+def probing(can: Capabilities, allowed: frozenset[str], answer: Answer, manual: Capabilities | None = None) -> Scenario:
+    """A worker probes a remote once; its manual may say another thing."""
 
     def probes(db: Any, bench: Bench) -> Any:
-        return answer(bench.remotes["payments"])
+        remote = bench.remotes["payments"]
+        remote.capabilities = manual or can
+        return answer(remote)
 
     applied = (("payments", REAL),)
     return BenchScenario(probes, _nothing, _laws(can), 1, allowed, None, {"payments": can}, applied)
@@ -126,7 +117,18 @@ EXERCISES = (
     Exercise(
         "5.1",
         "the key of an operation",
-        KeyTrial(by_all, APART),
+        KeyTrial(
+            Asking(
+                by_all,
+                ("task_id", "operation", "attempt", "now", "request"),
+                {
+                    "one_key_at_any_time": "Neither the attempt nor the time may get into it, nor the order of what is "
+                    "in the body.",
+                    "a_key_for_each_operation": "Task and name make the operation, and something between them keeps "
+                    "them apart.",
+                },
+            )
+        ),
         (
             "Of the five arguments, which are the same on every attempt, at every time, in every process?",
             "Which of those tell two refunds of the same amount to the same customer apart?",
@@ -139,6 +141,14 @@ EXERCISES = (
         Search(
             (
                 *(_setting(f"a quiet remote with {kind}", can, frozenset()) for kind, can in KINDS.items()),
+                Setting(
+                    "a quiet remote with both, which its manual denies", partial(probing, BOTH, QUIET, manual=NONE), 0
+                ),
+                Setting(
+                    "a quiet remote with neither, and a manual that promises both",
+                    partial(probing, NONE, QUIET, manual=BOTH),
+                    0,
+                ),
                 *(_setting(f"a wire that loses, and {kind}", can, LOSSES) for kind, can in KINDS.items()),
             ),
             {

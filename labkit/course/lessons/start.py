@@ -6,7 +6,7 @@ from typing import Any
 
 from labkit.course.exercises import Exercise
 from labkit.course.key_trials import KeyTrial
-from labkit.course.keys import Sending, attempts_at
+from labkit.course.keys import Asking, Sending
 from labkit.course.searching import Answer
 
 
@@ -19,7 +19,17 @@ EXERCISES = (
     Exercise(
         "0.1",
         "one refund, whatever happens",
-        KeyTrial(by_operation_id, attempts_at(Sending("task-1", "refund", 1, {}, 0.0))),
+        KeyTrial(
+            Asking(
+                by_operation_id,
+                ("operation_id", "attempt"),
+                {
+                    "one_key_at_any_time": "The operation is the same on every attempt: no number of an attempt may "
+                    "change its key.",
+                    "a_key_for_each_operation": "Names of operations may begin or end alike: it takes all of the id.",
+                },
+            )
+        ),
         (
             "Call your function for two attempts at one operation, then for two operations. What must be equal?",
             "The operation is the same on every attempt; which of the two arguments says so?",

@@ -144,7 +144,7 @@ def attempt_alone(operation_id, attempt):
     return str(attempt)
 
 
-@wrong("0.1", AT_ONCE, REFUSED, "B    the same key came with another body")
+@wrong("0.1", AT_ONCE, REFUSED, "B    the same key came with another")
 def task_without_the_name(operation_id, attempt):
     return operation_id.split("/")[0]
 

@@ -138,3 +138,43 @@ def very_long_names():
 def without_an_end():
     while True:
         yield "claim", "queued", "done", ""
+
+
+@right("1.1")
+def with_capitals():
+    return but(0, "claim", "queued", "running", "Version matches; Due (next_run_at <= now)")
+
+
+@wrong("1.1", CONDITION, "claim queued running: the table puts it so: due (next_run_at <= now)", "by semicolons")
+def what_stands_in_brackets():
+    return but(0, "claim", "queued", "running", "next_run_at <= now")
+
+
+@wrong("1.1", CONDITION, "claim queued running: the table puts it so: due (next_run_at <= now)")
+def in_one_word():
+    return but(0, "claim", "queued", "running", "due")
+
+
+@wrong("1.1", CONDITION, "the table puts it so: permission, invalid or budget spent")
+def each_cause_for_itself():
+    return but(9, "fail", "running", "failed", "permission; invalid; budget spent")
+
+
+@wrong("1.1", CONDITION, "the table puts it so: declined or cancel requested (direction do)")
+def each_wish_for_itself():
+    return but(3, "answer", "awaiting_confirmation", "cancelled", "declined; cancel requested (direction do)")
+
+
+@wrong("1.1", CONDITION, "join conditions by a semicolon: version matches; due (next_run_at <= now)", "by semicolons")
+def joined_by_a_comma():
+    return but(0, "claim", "queued", "running", "Version matches, due (next_run_at <= now)")
+
+
+@wrong("1.1", CONDITION, "join conditions by a semicolon: ", "approval deadline passed", "nothing in doubt")
+def joined_by_and():
+    return but(4, "expire", "awaiting_confirmation", "failed", "approval deadline passed and nothing in doubt")
+
+
+@wrong("1.1", "1 edge does not agree", "it is there twice", "Leave one of the two out: they are the same.")
+def the_same_edge_twice():
+    return [*EDGES, EDGES[0]]

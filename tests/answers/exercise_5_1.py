@@ -72,7 +72,7 @@ def name_alone(task_id, operation, attempt, request, now):
     return operation
 
 
-@wrong("5.1", AT_ONCE, LOST, "the same key came with another body")
+@wrong("5.1", AT_ONCE, LOST, "the same key came with another")
 def task_alone(task_id, operation, attempt, request, now):
     return task_id
 

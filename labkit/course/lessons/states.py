@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from labkit.course.context_trials import try_context
@@ -77,6 +77,8 @@ def try_edges(submission: Submission) -> Trial:
     )
 
 
+LEAVE_OUT = "Leave one of the two out: they are the same."
+WORDS = "The text table above has the words; several are joined by semicolons."
 LAWS = {
     "no_edge_is_missing": "Every edge between two of the six states is there.",
     "only_edges_of_the_table": "A state changes only along an edge of the table.",
@@ -89,18 +91,21 @@ def _wrong_edges(told: Sequence[Told]) -> list[tuple[tuple[str, str, str], str, 
     """Each edge that does not agree: its event and ends, what the table says, the law, a hint."""
     found = []
     table = {(str(edge.event), str(edge.source), str(edge.target)): edge for edge in ARROWS}
-    counts = Counter((event, source, target) for event, source, target, _ in told)
+    given: dict[tuple[str, str, str], list[str]] = {}
     for event, source, target, condition in told:
-        key = (event, source, target)
+        given.setdefault((event, source, target), []).append(condition)
+    for key, conditions in given.items():
         if key not in table:
             loop = any((edge.event, edge.source, edge.target) == key for edge in up_to_lesson(LESSON))
             what = "an edge of the table, but it stays in its state" if loop else "no such edge"
             found.append((key, what, "only_edges_of_the_table", _why_not(key)))
-        elif counts[key] > 1:
-            found.append((key, "it is there twice", "each_edge_once", "Join conditions by a semicolon."))
-        elif complaint := _wrong_condition(condition, table[key]):
-            found.append((key, complaint, "conditions_of_the_edge", "The text table above has the words."))
-    missing = [key for key in table if key not in counts]
+        elif conditions[1:]:
+            what = "it is there twice" if len(conditions) == 2 else f"it is there {len(conditions)} times"
+            alike = len({*conditions}) == 1
+            found.append((key, what, "each_edge_once", LEAVE_OUT if alike else "Join conditions by a semicolon."))
+        elif complaint := _wrong_condition(conditions[0], table[key]):
+            found.append((key, complaint, "conditions_of_the_edge", WORDS))
+    missing = [key for key in table if key not in given]
     hint = "Go through the states one by one: what can happen to a task there?"
     return found + [(key, "it is missing", "no_edge_is_missing", hint) for key in missing]
 
@@ -119,15 +124,28 @@ def _wrong_condition(condition: str, edge: Transition) -> str:
     asked = {_words(one): str(one) for one in edge.requires}
     foreign = sorted(given - set(asked))
     if foreign:
-        meant = [whole for words, whole in asked.items() if words.startswith(foreign[0])]
-        return f"the table puts it so: {meant[0]}" if meant else f"it does not ask for: {foreign[0]}"
+        return _instead(foreign[0], asked)
     own = [str(one) for one in edge.requires if one not in ROUTINE]
     return "" if given & set(map(_words, own)) else f"what sets it apart is missing: {' or '.join(own)}"
 
 
+def _instead(words: str, asked: Mapping[str, str]) -> str:
+    """What to say to words that are no condition of the edge: they may be a part of one, or several at once."""
+    several = [whole for known, whole in asked.items() if _is_in(known, words)]
+    if several[1:]:
+        return f"join conditions by a semicolon: {'; '.join(several)}"
+    part = [whole for known, whole in asked.items() if _is_in(words, known)]
+    meant = (part + several)[:1]
+    return f"the table puts it so: {meant[0]}" if meant else f"it does not ask for: {words}"
+
+
+def _is_in(part: str, whole: str) -> bool:
+    return re.search(rf"(?<!\w){re.escape(part)}(?!\w)", whole) is not None
+
+
 def _words(condition: str) -> str:
-    """A condition without its direction: a plain task knows one only."""
-    return condition.strip().removesuffix(" (direction do)")
+    """A condition without capitals and without its direction: a plain task knows one only."""
+    return condition.strip().lower().removesuffix(" (direction do)")
 
 
 def _known(told: Sequence[Told]) -> tuple[Transition, ...]:
@@ -144,7 +162,7 @@ EXERCISES = (
             "Ten arrows lead from one of the six states to another. From which states does none lead away?",
             "claim, ask, answer (two of them), expire, cancel (three of them), succeed, fail.",
             'Such as ("claim", "queued", "running", "due (next_run_at <= now)"): print the table of lesson 1 and take '
-            "from each row the condition that no other row has.",
+            "from each row a condition that says when this may happen, not one that stands in nearly every row.",
         ),
     ),
     Exercise(

@@ -102,11 +102,11 @@ class CheckResult:
         return {"text/plain": str(self), "text/html": as_html(self)}
 
 
-def check(number: str, answer: Callable[..., Any], seconds: float | None = None) -> CheckResult:
+def check(number: str | float, answer: Callable[..., Any], seconds: float | None = None) -> CheckResult:
     """Try an answer in every way that its exercise knows, and note the result in the student's journal.
 
     Args:
-        number: the exercise, such as `0.1`.
+        number: the exercise, such as `"0.1"`.
         answer: the student's function. It runs in child processes, so nothing that it does reaches this one. That
             guards against accidents; whoever wants to fool a check of their own can.
         seconds: how long it may run; by default as long as the exercise gives it, mostly 10.

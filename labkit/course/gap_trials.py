@@ -56,16 +56,18 @@ def try_gaps(submission: Submission) -> Trial:
     crashes = {"crash": len(GAPS)}
     if not wrong:
         return Trial(True, len(GAPS), crashes, (f"a crash behind each of {len(GAPS)} crossings, each as predicted",))
-    rows = tuple((gap, told[gap], seen[gap], "" if told[gap] == seen[gap] else "<- another") for gap in GAPS)
+    first = wrong[0]
+    right = [(gap, told[gap], seen[gap], "") for gap in GAPS[: GAPS.index(first)]]
+    rows = (*right, (first, told[first], "another thing", "<- WRONG"))
     return Trial(
         False,
         len(GAPS),
         crashes,
-        run=f"{len(wrong)} of {len(GAPS)} crashes left something else behind, the first one behind: {wrong[0]}",
+        run=f"{len(wrong)} of {len(GAPS)} crashes left something else behind, the first one behind: {first}",
         story=TextTable(("crash behind", "predicted", "the database says", ""), rows, width=WIDTH),
         law="as_predicted",
-        broke=f"The database says what was committed, and nothing else. Behind {wrong[0]}: {seen[wrong[0]]}.",
-        hint=HINT_BY_GAP[wrong[0]],
+        broke=f"The database says what was committed, and nothing else. Behind {first} that is not {told[first]}.",
+        hint=HINT_BY_GAP[first],
     )
 
 

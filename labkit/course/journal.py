@@ -232,14 +232,14 @@ def _plain(said: object) -> str | float:
     return words
 
 
-def why(number: str, answer: str) -> None:
+def why(number: str | float, answer: str) -> None:
     """Note in the journal what a student says to an exercise's "why?".
 
     Args:
-        number: the exercise, such as `0.1`.
+        number: the exercise, such as `"0.1"`.
         answer: in the student's own words; nothing for "not yet".
     """
-    words = str(answer).strip()
+    words, number = str(answer).strip(), str(number)
     if number not in QUESTIONS:
         print(f"why {number}: there is no such question; there are {', '.join(QUESTIONS)}")
     elif not words:

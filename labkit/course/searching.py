@@ -8,10 +8,11 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import update_wrapper
+from itertools import dropwhile, takewhile
 from typing import Any
 
-from labkit.course.hints import EVERYWHERE
-from labkit.course.story import Step, story_of
+from labkit.course.hints import EVERYWHERE, LOOKED
+from labkit.course.story import BEFORE, Step, story_of
 from labkit.course.submission import NotAttempted, Submission, Unfit
 from labkit.course.trials import Trial
 from labkit.course.watching import failure_of
@@ -43,7 +44,8 @@ class Setting:
         title: for people, such as `two workers want one task`.
         scenario: makes it of the answer; a function of an importable module.
         surprises: the bound of the search.
-        hints: where to look here, by the name of the law that broke; others are the search's.
+        hints: where to look here, by the name of the law that broke, or that and words of how: `law: words`; others
+            are the search's.
     """
 
     title: str
@@ -58,7 +60,7 @@ class Search:
 
     Args:
         settings: the easiest first.
-        hints: where to look, by the name of the law that broke.
+        hints: where to look, as in a setting.
     """
 
     settings: tuple[Setting, ...]
@@ -92,13 +94,28 @@ class Search:
             story=story_of(steps, failure["remotes"], failure["real"]),
             law=failure["law"],
             broke=f"{failure['states']} Here: {failure['how']}",
-            hint=self._hint(found["title"], failure["law"]),
+            hint=self._hint(found["title"], failure["law"], f"{failure['how']} {_clue(steps, failure['how'])}"),
             capsule=failure["capsule"],
         )
 
-    def _hint(self, title: str, law: str) -> str:
+    def _hint(self, title: str, law: str, how: str) -> str:
         here = next(one.hints for one in self.settings if one.title == title)
-        return here.get(law) or self.hints.get(law) or EVERYWHERE.get(law, "")
+        hints = {**self.hints, **here}
+        closer = (hint for name, hint in hints.items() if name.startswith(f"{law}: ") and name[len(law) + 2 :] in how)
+        return next(closer, "") or hints.get(law) or EVERYWHERE.get(law, "")
+
+
+def _clue(steps: Sequence[Step], how: str) -> str:
+    """`LOOKED` where the worker that broke the law read right before it wrote, and was not the only one to write."""
+    wrong = next((number for number, step in enumerate(steps) if step.broken), len(steps))
+    own = [step.point for step in steps[:wrong] if step.worker == how.partition(" ")[0]]
+    statements = [point.removeprefix(BEFORE).partition(" ")[0] for point in takewhile(_is_sql, reversed(own))]
+    before = list(dropwhile(lambda word: word in ("COMMIT", "UPDATE"), statements))
+    return LOOKED if before[:1] == ["SELECT"] and "UPDATE" in statements else ""
+
+
+def _is_sql(point: str) -> bool:
+    return point.startswith(BEFORE) and point.removeprefix(BEFORE).partition(" ")[0].isupper()
 
 
 def _which(surprises: Sequence[str]) -> str:

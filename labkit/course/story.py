@@ -19,6 +19,9 @@ ABOUT_TO = "is about to"
 MAX_LINES, MIN_KEPT = 52, 6
 """Lines of a story, as long as that leaves so many of its steps."""
 
+MAX_UNCUT = 16
+"""Steps before the one that breaks the law, from the last surprise on, that are never cut."""
+
 MAX_CELL, MAX_POINT = 40, 80
 MIN_SAME = 2
 """So many workers that do what the one before them did are told as one."""
@@ -149,7 +152,14 @@ def _telling(steps: Sequence[Step]) -> list[int]:
     surprises = [number for number, step in enumerate(steps) if step.fault or step.broken]
     booked = [number for number in range(1, len(steps)) if steps[number].ledger != steps[number - 1].ledger]
     after = [number + 1 for number in surprises]
-    return sorted({*surprises[:MIN_KEPT], *booked[:MIN_KEPT], *after[: MIN_KEPT // 2]})
+    return sorted({*surprises[:MIN_KEPT], *booked[:MIN_KEPT], *after[: MIN_KEPT // 2], *_up_to_the_wrong(steps)})
+
+
+def _up_to_the_wrong(steps: Sequence[Step]) -> range:
+    """The places from the last surprise to the step by which the law is broken: there it goes wrong."""
+    broken = next((number for number, step in enumerate(steps) if step.broken), 0)
+    since = max((number for number, step in enumerate(steps[:broken]) if step.fault), default=broken)
+    return range(max(since, broken - MAX_UNCUT), broken)
 
 
 def _row(step: Step, before: Step | None, real: Sequence[str]) -> tuple[str, ...]:

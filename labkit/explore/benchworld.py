@@ -45,6 +45,7 @@ class BenchScenario(SqlScenario):
         applied: what stands in their ledgers from the start, as pairs of remote and operation id.
         assumptions: the bounds that the world keeps to.
         late_by_seconds: how much later than sent a late request arrives.
+        shows: columns of a task that are told beside its state and version, such as `step`.
     """
 
     due: Due | None = tasks_due
@@ -52,6 +53,7 @@ class BenchScenario(SqlScenario):
     applied: tuple[tuple[str, str], ...] = ()
     assumptions: Assumptions = field(default_factory=Assumptions)
     late_by_seconds: float = 45.0
+    shows: tuple[str, ...] = ()
 
     KINDS: ClassVar[frozenset[str]] = SURPRISES
 
@@ -156,12 +158,22 @@ class BenchWorld(SqlWorld):
     def _view(self) -> str:
         """What the database says to those whose work it is: of relays the messages, of others the tasks."""
         if self.scenario.due is not outbox_due:
-            return super()._view()
+            return self._of_tasks()
         rows = self._db.execute("SELECT delivered_at IS NOT NULL, message_id FROM outbox ORDER BY seq").fetchall()
         marked, waiting = ([name for at, name in rows if at == done] for done in (True, False))
         told = [f"{', '.join(marked)} marked"] if marked else []
         told += [f"{', '.join(waiting)} wait{'' if waiting[1:] else 's'}"] if waiting else []
         return "; ".join(told) or "no message"
+
+    def _of_tasks(self) -> str:
+        """Each task as ever, with those columns that this scenario is about."""
+        view = super()._view()
+        for column in self.scenario.shows:
+            values = self._db.execute(f"SELECT state || ' v' || version, {column} FROM tasks ORDER BY id").fetchall()
+            lines = zip(view.splitlines(), values, strict=True)
+            told = column.removeprefix("lease_")
+            view = "\n".join(line.replace(head, f"{head}, {told} {value}", 1) for line, (head, value) in lines)
+        return view
 
     def _effects(self) -> dict[str, int]:
         return effects_of(service.effects() for service in self.services.values())

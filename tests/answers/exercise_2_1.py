@@ -294,3 +294,21 @@ def counts_a_step_as_well(db, task_id, expected_version):
     sql = f"UPDATE tasks SET {CLAIMED}, step = step + 1 WHERE id = ? AND version = ? AND state = 'queued'"
     with db:
         return db.execute(sql, (task_id, expected_version)).rowcount == 1
+
+
+@wrong("2.1", "unrecognized token", "Is an f before its quotes missing")
+def an_f_forgotten(db, task_id, expected_version):
+    with db:
+        sql = "UPDATE tasks SET {CLAIMED} WHERE id = ? AND version = ? AND state = 'queued'"
+        return db.execute(sql, (task_id, expected_version)).rowcount == 1
+
+
+@wrong("2.1", "database is locked", "may find the database locked later")
+def looks_in_a_transaction(db, task_id, expected_version):
+    db.execute("BEGIN")
+    row = db.execute("SELECT version, state FROM tasks WHERE id = ?", (task_id,)).fetchone()
+    took = row == (expected_version, "queued")
+    if took:
+        db.execute(f"UPDATE tasks SET {CLAIMED} WHERE id = ?", (task_id,))
+    db.execute("COMMIT")
+    return took

@@ -165,3 +165,28 @@ def whatever_has_an_owner(db, task_id, seen_version):
     with db:
         sql = f"{STEP} WHERE id = ? AND version = ? AND lease_owner IS NOT NULL"
         return db.execute(sql, (task_id, seen_version)).rowcount == 1
+
+
+@wrong("2.2", "The law that broke, every_change_has_its_version:", "its version went from 2 to 2", "in one UPDATE")
+def in_two_transactions(db, task_id, seen_version):
+    with db:
+        sql = "UPDATE tasks SET step = step + 1 WHERE id = ? AND version = ? AND state = 'running'"
+        changed = db.execute(sql, (task_id, seen_version)).rowcount
+    if changed:
+        with db:
+            db.execute("UPDATE tasks SET version = version + 1 WHERE id = ?", (task_id,))
+    return changed == 1
+
+
+@wrong("2.2", "The law that broke, one_step_each:", "from step 4 to 0", "step 0", "with a comma in between")
+def joined_by_and(db, task_id, seen_version):
+    with db:
+        sql = STEP.replace("1, version", "1 AND version") + " WHERE id = ? AND version = ? AND state = 'running'"
+        return db.execute(sql, (task_id, seen_version)).rowcount == 1
+
+
+@wrong("2.2", "ended with ValueError: it has moved on", "The last words say what was wrong")
+def raises_of_its_own(db, task_id, seen_version):
+    if not compare_in_the_update(db, task_id, seen_version):
+        raise ValueError("it has moved on")
+    return True

@@ -276,3 +276,11 @@ def counts_from_the_old_end(db, task_id, worker, now, lease_seconds):
     with db:
         row = db.execute(sql, (worker, lease_seconds, task_id, now)).fetchone()
     return row and row[0]
+
+
+@wrong("3.1", "statements in progress", "Fetch every row of a SELECT or of a RETURNING before you commit")
+def commits_before_it_fetches(db, task_id, worker, now, lease_seconds):
+    found = db.execute(f"{TAKE} {EXPIRED} RETURNING lease_token", (worker, now + lease_seconds, task_id, now))
+    db.commit()
+    row = found.fetchone()
+    return row and row[0]

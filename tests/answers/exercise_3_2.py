@@ -168,3 +168,16 @@ def whatever_has_an_owner(db, task_id, token):
     with db:
         sql = FINISH.replace("state = 'running'", "lease_owner IS NOT NULL")
         return db.execute(sql, (task_id, token)).rowcount == 1
+
+
+@wrong("3.2", "no such column: None", "In SQL nothing is NULL")
+def none_in_sql(db, task_id, token):
+    with db:
+        return db.execute(FINISH.replace("NULL", "None"), (task_id, token)).rowcount == 1
+
+
+@wrong("3.2", "NOT NULL constraint failed: tasks.lease_token", "schema.sql wants a value in that column")
+def the_token_becomes_null(db, task_id, token):
+    with db:
+        sql = FINISH.replace("lease_owner = NULL", "lease_owner = NULL, lease_token = NULL")
+        return db.execute(sql, (task_id, token)).rowcount == 1

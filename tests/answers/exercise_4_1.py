@@ -279,3 +279,29 @@ def writes_an_error_as_well(db, task_id, token, operation_id, result):
             return False
         db.execute(RESULT, (result, operation_id))
     return True
+
+
+@wrong("4.1", ZOMBIE, "token 2", "SELECT status FROM", "begins with the first write")
+def looks_within_the_transaction(db, task_id, token, operation_id, result):
+    with db:
+        task = db.execute("SELECT state, lease_token FROM tasks WHERE id = ?", (task_id,)).fetchone()
+        sql = "SELECT status FROM operations WHERE operation_id = ? AND task_id = ?"
+        operation = db.execute(sql, (operation_id, task_id)).fetchone()
+        if task != ("running", token) or operation != ("pending",):
+            return False
+        db.execute(RESULT, (result, operation_id))
+        db.execute(f"{STEP} WHERE id = ?", (task_id,))
+    return True
+
+
+@right("4.1")
+def looks_once_it_has_the_lock(db, task_id, token, operation_id, result):
+    db.execute("BEGIN IMMEDIATE")
+    return looks_within_the_transaction(db, task_id, token, operation_id, result)
+
+
+@wrong("4.1", "ended with ValueError: no", "The last words say what was wrong")
+def raises_of_its_own(db, task_id, token, operation_id, result):
+    if not the_task_first(db, task_id, token, operation_id, result):
+        raise ValueError("no")
+    return True

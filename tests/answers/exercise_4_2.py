@@ -25,42 +25,42 @@ def point_by_point():
     return found | {"checkpoint": "running: done", "succeed": "succeeded: done"}
 
 
-@wrong("4.2", FIRST, "Behind send: running: in doubt.")
+@wrong("4.2", FIRST, "Behind send that is not ")
 def the_database_knows_what_was_sent():
     return TRUE | {"send": "running: done"}
 
 
-@wrong("4.2", FIRST, "Behind intend: running: in doubt.")
+@wrong("4.2", FIRST, "Behind intend that is not ")
 def an_intent_is_nothing_yet():
     return TRUE | {"intend": "running: pending"}
 
 
-@wrong("4.2", FIRST, "Behind intend: running: in doubt.")
+@wrong("4.2", FIRST, "Behind intend that is not ")
 def an_intent_is_as_good_as_done():
     return TRUE | {"intend": "running: done", "send": "running: done"}
 
 
-@wrong("4.2", FIRST, "Behind claim: running: pending.")
+@wrong("4.2", FIRST, "Behind claim that is not ")
 def a_crash_gives_the_task_back():
     return dict.fromkeys(TRUE, "queued: pending") | {"succeed": "succeeded: done"}
 
 
-@wrong("4.2", FIRST, "Behind claim: running: pending.")
+@wrong("4.2", FIRST, "Behind claim that is not ")
 def a_crash_fails_the_task():
     return TRUE | dict.fromkeys(("claim", "intend", "send"), "failed: pending")
 
 
-@wrong("4.2", FIRST, "Behind checkpoint: running: done.")
+@wrong("4.2", FIRST, "Behind checkpoint that is not ")
 def a_result_ends_the_task():
     return TRUE | {"checkpoint": "succeeded: done"}
 
 
-@wrong("4.2", FIRST, "Behind intend: running: in doubt.")
+@wrong("4.2", FIRST, "Behind intend that is not ")
 def in_doubt_shows_in_the_state_at_once():
     return TRUE | {"intend": "uncertain: in doubt", "send": "uncertain: in doubt"}
 
 
-@wrong("4.2", FIRST, "Behind start: queued: pending.")
+@wrong("4.2", FIRST, "Behind start that is not ")
 def running_from_the_start():
     return TRUE | {"start": "running: pending"}
 

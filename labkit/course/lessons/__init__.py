@@ -28,16 +28,17 @@ EXERCISES: Mapping[str, Exercise] = {
 _given: dict[str, int] = {}
 
 
-def exercise(number: str) -> Exercise:
-    """Return an exercise by its number, or raise `InvalidInput` naming all that exist."""
-    if number not in EXERCISES:
-        raise InvalidInput(f"one of the exercises {', '.join(EXERCISES)}", number)
-    return EXERCISES[number]
+def exercise(number: str | float) -> Exercise:
+    """Return an exercise by its number, such as `"4.1"`, or raise `InvalidInput` naming all that exist."""
+    if str(number) not in EXERCISES:
+        raise InvalidInput(f"one of the exercises {', '.join(EXERCISES)}, as text", number)
+    return EXERCISES[str(number)]
 
 
-def hint(number: str) -> None:
+def hint(number: str | float) -> None:
     """Print the next of an exercise's three hints; after the last, that one again."""
-    hints = exercise(number).hints
+    asked = exercise(number)
+    number, hints = asked.number, asked.hints
     given = min(_given.get(number, 0), MAX_HINTS - 1)
     _given[number] = given + 1
     print(f"hint {given + 1} of {MAX_HINTS}: {hints[given]}")

@@ -16,12 +16,12 @@ from labkit.course.hints import (
     NEW_TOKEN,
     NOT_SAID,
     NOTHING_ELSE,
-    RAISES,
     TABLES,
     THIS_CALL,
     VERSION,
     WHOSE,
     YES_OR_NO,
+    of_errors,
 )
 from labkit.course.laws import (
     asked,
@@ -113,16 +113,16 @@ def two_interrupted(answer: Answer) -> Scenario:
     laws = named(
         leaves_nothing_open,
         leaves_others_alone,
+        one_step_each,
+        every_change_has_its_version,
         decides_by_what_it_read,
         says_what_it_did,
-        every_change_has_its_version,
-        one_step_each,
         changes_only("step", "version"),
         no_worker_breaks,
         raises_nothing,
         says_yes_or_no,
     )
-    return BenchScenario(goes_on, prepare, laws, 2, SURPRISES, due=None)
+    return BenchScenario(goes_on, prepare, laws, 2, SURPRISES, due=None, shows=("step",))
 
 
 def one_step_each(run: SqlRun) -> str:
@@ -135,8 +135,7 @@ def one_step_each(run: SqlRun) -> str:
 
 HINTS = {
     "leaves_nothing_open": LEFT_OPEN,
-    "no_worker_breaks": RAISES,
-    "raises_nothing": RAISES,
+    **of_errors(),
     "each_call_says_what_it_did": THIS_CALL,
     "what_fits_is_granted": FITS,
     "says_what_it_did": NOT_SAID,
@@ -186,7 +185,10 @@ EXERCISES = (
             HINTS
             | {
                 "decides_by_what_it_read": "You saw one version; write only onto that one. Do not read again.",
-                "one_step_each": "SET step = step + 1: whatever the step was, it is one more.",
+                "one_step_each": "SET step = step + 1, version = version + 1: one more, whatever it was, with a comma "
+                "in between; AND would make one condition of both.",
+                "every_change_has_its_version": "Step and version change in one UPDATE: others notice a change by its "
+                "version.",
                 "nothing_else_changes": NOTHING_ELSE,
             },
         ),

@@ -9,7 +9,19 @@ from typing import Any
 from labkit.course.calling import in_turn, refused
 from labkit.course.exercises import Exercise
 from labkit.course.gap_trials import try_gaps
-from labkit.course.hints import FITS, LEFT_OPEN, NOT_SAID, NOTHING_ELSE, RAISES, TOKEN, VERSION, WHOSE, YES_OR_NO
+from labkit.course.hints import (
+    FITS,
+    LEFT_OPEN,
+    LOOKED,
+    NOT_SAID,
+    NOTHING_ELSE,
+    READ_THEN_WROTE,
+    TOKEN,
+    VERSION,
+    WHOSE,
+    YES_OR_NO,
+    of_errors,
+)
 from labkit.course.laws import (
     asked,
     changes_only,
@@ -53,6 +65,7 @@ the lab's own checkpoint does, changes nothing here."""
 
 NOT_RUNNING = tuple(map(named_after, all_but(State.RUNNING)))
 SENDING_SECONDS = 10.0
+TOKEN_TOO = ("lease_token",)
 
 
 def _with_operations(db: Any, names: Sequence[str], *tasks: str) -> None:
@@ -96,7 +109,7 @@ def works_through(answer: Answer) -> Scenario:
         says_yes_or_no,
     )
     keys = {"payments": Capabilities(idempotency_keys=True)}
-    return BenchScenario(works, prepare, laws, 1, frozenset({"crash", "pause"}), remotes=keys)
+    return BenchScenario(works, prepare, laws, 1, frozenset({"crash", "pause"}), remotes=keys, shows=TOKEN_TOO)
 
 
 def both_held(db: Any) -> None:
@@ -137,17 +150,17 @@ EXERCISES = (
                 Setting("tasks that do not run", not_running),
             ),
             {
+                **of_errors(),
                 "result_and_step_in_one_commit": "Both or neither: a crash can fall between two transactions, and an "
                 "UPDATE can change no row at all. How many have you, and do you look?",
                 "only_the_current_token": TOKEN,
+                f"only_the_current_token: {LOOKED}": READ_THEN_WROTE,
                 "must_be_refused": "What must hold before anything is written: state, token, this task's own "
                 "operation, no result yet? And a `return` within `with db:` commits what was written before it.",
                 "every_change_has_its_version": VERSION,
                 "checkpoint_says_so": NOT_SAID,
                 "leaves_nothing_open": LEFT_OPEN,
                 "nothing_else_changes": NOTHING_ELSE,
-                "no_worker_breaks": RAISES,
-                "raises_nothing": RAISES,
                 "says_what_it_did": NOT_SAID,
                 "each_call_says_what_it_did": NOT_SAID,
                 "keeps_to_the_tables": "A CHECK in schema.sql says: an operation has a result_ref exactly where it is "

@@ -10,15 +10,17 @@ from labkit.course.exercises import Exercise
 from labkit.course.hints import (
     FITS,
     LEFT_OPEN,
+    LOOKED,
     NEW_TOKEN,
     NOT_SAID,
     NOTHING_ELSE,
-    RAISES,
+    READ_THEN_WROTE,
     TABLES,
     TOKEN,
     VERSION,
     WHOSE,
     YES_OR_NO,
+    of_errors,
 )
 from labkit.course.laws import (
     LEASE_SECONDS,
@@ -62,7 +64,6 @@ LONGER_SECONDS, LONG_GONE_SECONDS = 45.0, 100.0
 LAST_TOKEN = 1_000
 """Larger than times and versions: a token is the next one after this, and nothing else."""
 
-NONE = "Return None where it is not to be had: `fetchone()` may give None, too."
 NOT_RUNNING = tuple(map(named_after, all_but(State.RUNNING)))
 ACQUIRE = (
     "UPDATE tasks SET state = 'running', version = version + 1, lease_owner = :name, "
@@ -104,7 +105,7 @@ def executor_gone(answer: Answer) -> Scenario:
         db.execute("UPDATE tasks SET step = 1, attempts = 1, lease_token = ?", (LAST_TOKEN,))
 
     laws = named(*TAKING_LAWS, TAKES_ONLY, *CLAIM_LAWS, raises_nothing, says_token_or_none)
-    return BenchScenario(takes_over, prepare, laws, 3, SURPRISES, due=None)
+    return BenchScenario(takes_over, prepare, laws, 3, SURPRISES, due=None, shows=("lease_token",))
 
 
 def holder_renews(answer: Answer) -> Scenario:
@@ -126,7 +127,7 @@ def holder_renews(answer: Answer) -> Scenario:
         db.execute("INSERT INTO tasks (id, kind) VALUES (?, 'refund')", (TASK,))
 
     laws = named(*TAKING_LAWS, says_what_it_did, raises_nothing, says_token_or_none)
-    return BenchScenario(works, prepare, laws, 2, frozenset({"switch"}), due=None)
+    return BenchScenario(works, prepare, laws, 2, frozenset({"switch"}), due=None, shows=("lease_token",))
 
 
 def long_gone(answer: Answer) -> Scenario:
@@ -154,7 +155,7 @@ def taken_again(answer: Answer) -> Scenario:
         db.executemany(RUNNING, [(TASK, 2), (OTHER, 2)])
 
     laws = named(*TAKING_LAWS, what_fits_is_granted, says_what_it_did, raises_nothing, says_token_or_none)
-    return BenchScenario(takes_over, prepare, laws, 2, frozenset({"pause"}), due=None)
+    return BenchScenario(takes_over, prepare, laws, 2, frozenset({"pause"}), due=None, shows=("lease_token",))
 
 
 def zombie(answer: Answer) -> Scenario:
@@ -171,7 +172,7 @@ def zombie(answer: Answer) -> Scenario:
 
     finishing = (keeps_to_the_tables, no_worker_breaks, raises_nothing, leaves_nothing_open, tokens_only_grow)
     laws = named(*finishing, *WORKER_LAWS, yes_means("finish", State.SUCCEEDED), says_yes_or_no)
-    return BenchScenario(finishes, prepare, laws, 1, frozenset({"crash", "pause", "switch"}))
+    return BenchScenario(finishes, prepare, laws, 1, frozenset({"crash", "pause", "switch"}), shows=("lease_token",))
 
 
 NOT_TO_BE_TAKEN = [
@@ -202,9 +203,8 @@ EXERCISES = (
                 Setting("tasks that do not run", not_running),
             ),
             {
+                **of_errors(),
                 "leaves_nothing_open": LEFT_OPEN,
-                "no_worker_breaks": NONE,
-                "raises_nothing": NONE,
                 "one_says_yes": "Whose lease has run out, at the time `now`? Put that into the WHERE clause.",
                 "every_holder_has_a_new_token": NEW_TOKEN,
                 "only_the_current_token": "Has the lease run out by `now`? Let the UPDATE itself ask: a renewal moves "
@@ -239,14 +239,15 @@ EXERCISES = (
                 Setting("tokens and tasks that do not fit", wrong_token),
             ),
             {
+                **of_errors(),
                 "leaves_nothing_open": LEFT_OPEN,
-                "raises_nothing": RAISES,
                 "keeps_to_the_tables": TABLES,
                 "what_fits_is_granted": FITS,
                 "given_back": "lease_owner = NULL, lease_expires_at = NULL; the token stays as it is.",
                 "nothing_else_changes": NOTHING_ELSE,
                 "tokens_only_grow": "Whoever comes next must get a larger one: clear the lease, and keep the token.",
                 "only_the_current_token": TOKEN,
+                f"only_the_current_token: {LOOKED}": READ_THEN_WROTE,
                 "must_be_refused": "Is it running, and under this token? The WHERE clause must ask for both.",
                 "says_what_it_did": NOT_SAID,
                 "each_call_says_what_it_did": NOT_SAID,
@@ -254,7 +255,6 @@ EXERCISES = (
                 "says_yes_or_no": YES_OR_NO,
                 "every_change_has_its_version": VERSION,
                 "settled_in_the_end": "The task never ends. Does your UPDATE match the row, and is it committed?",
-                "no_worker_breaks": RAISES,
                 "leaves_others_alone": WHOSE,
             },
         ),

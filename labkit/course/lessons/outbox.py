@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from labkit.course.exercises import Exercise
-from labkit.course.hints import BREAKS, GUARDS, LEFT_OPEN, NOT_SAID, RAISES, TOKEN, VERSION, YES_OR_NO
+from labkit.course.hints import BREAKS, GUARDS, LEFT_OPEN, NOT_SAID, TOKEN, VERSION, YES_OR_NO, of_errors
 from labkit.course.laws import (
     asked,
     first_yes,
@@ -169,8 +169,8 @@ EXERCISES = (
                 Setting("what is not its own", not_mine),
             ),
             {
+                **of_errors(),
                 "leaves_nothing_open": LEFT_OPEN,
-                "raises_nothing": RAISES,
                 "tokens_only_grow": "Clear owner and expiry, and keep the token.",
                 "announced_as_given": "Write each field of the message as it came to you, and the id of this task. "
                 "Consumers know a message again by its id.",

@@ -171,7 +171,7 @@ def _row(step: Step, before: Step | None, real: Sequence[str]) -> tuple[str, ...
         known = before.database.splitlines()
         database = "\n".join(line for line in database.splitlines() if line not in known) or DITTO
     if step.broken:
-        database = f"{step.database}\n{WRONG}"
+        database = f"{step.database if database == DITTO else database}\n{WRONG}"
     ledger = DITTO if same and before is not None and before.ledger == step.ledger else ledger_text(step.ledger, real)
     point = _short(step.point.removeprefix(BEFORE), MAX_POINT)
     crossing = f"{point}  !! {step.fault}" if step.fault else point

@@ -167,7 +167,8 @@ def test_the_keys_panel_plays_the_rule_and_the_remote_that_are_chosen(short: Run
     rule.label, kind.label = "one per attempt", "ignores keys"
     buttons(box)[0].click()
     assert played == [(RULES["one per attempt"], KINDS["ignores keys"])]
-    assert shown(box) == run_html(short)
+    title = "keys: one per attempt; the remote ignores keys; after: send task-1/refund"
+    assert shown(box) == run_html(replace(short, title=title))
 
 
 # --- reconcile ----------------------------------------------------------------------------------------
@@ -196,10 +197,14 @@ def test_the_reconcile_panel_shows_a_pass_with_its_counts_and_the_smallest_failu
     find = buttons(box)[0]
     find.click()
     assert shown(box).startswith("<p><b>all 37 schedules of 1 worker with up to 2 surprises keep every law.</b></p>")
+    assert shown(box).count("all 37 schedules") == 1
     assert "<img" not in shown(box)
     faults.label = "crashes and late delivery"
     find.click()
-    assert "It is duplicated: task-1/refund stands 2 times in the ledger.</b></p><style>" in shown(box)
+    assert "The smallest failure. no_second_effect: task-1/refund stands 2 times in the ledger\n" in html.unescape(
+        shown(box)
+    )
+    assert shown(box).count("alt=") == shown(box).count("Broken: no_second_effect: task-1/refund stands 2 times") == 2
     assert "query_first: late" in shown(box)
 
 

@@ -331,10 +331,10 @@ def test_the_panel_of_the_claim_steps_both_programs_in_the_same_order():
     text = press(claim_panel(), one, two, one, two)
     naive, conditional = text.split("<b>take it as it was seen</b>")
     assert "WRONG: worker-1 and worker-2 both hold task-1" in naive
-    assert "running v3, worker-2" in naive
+    assert 'running v3, <span style="white-space: nowrap">worker-2</span>' in naive
     assert "0 rows changed: somebody was faster" in conditional
     assert "<b>worker-1</b> holds task-1." in conditional
-    assert "worker-1 has ended." in press(claim.claim_panel(), one, one, one)
+    assert "worker-1 has ended: it has no statement left to run." in press(claim.claim_panel(), one, one, one)
     assert "nothing is queued" in press(claim.claim_panel(), one, one, two)
 
 
@@ -373,6 +373,11 @@ def test_a_zombie_is_let_in_by_its_name_and_kept_out_by_its_token(what: str):
     assert kept_out.said[-1] == "0 rows changed: refused"
     assert kept_out.row == "running v3, last token 2, lease until 60 s"
     assert lease.play([*moves, "worker-2 finishes"], TOKEN).row == "succeeded v4, last token 2, no lease"
+
+
+def test_a_lease_ends_where_its_holder_finishes():
+    finished = lease.play([*LATE, "worker-2 takes over", lease.WAIT, "worker-2 finishes"], TOKEN)
+    assert finished.leases == (("worker-1", 0.0, 30.0), ("worker-2", 30.0, 40.0))
 
 
 def test_no_check_of_ours_keeps_the_ledger_of_the_remote_right():

@@ -68,18 +68,37 @@ def test_a_notebook_gets_text_and_a_picture_of_the_failure_and_nothing_else(lost
     assert "crash at moment 3" in details["image/png"]["alt"]
 
 
+def test_the_picture_of_a_failure_tells_the_law_the_search_and_its_counts(lost: ExplorationView):
+    assert lost.timeline is not None
+    drawn = " ".join(text.get_text() for text in lost.timeline.figure().axes[0].texts)
+    broke = "success_means_done: the task succeeded, but the ledger shows no task-1/refund"
+    assert f"✗ {broke}" in drawn
+    assert f"{lost.exploration.summary}. In the whole search: schedules run: " in drawn
+    assert f"Broken: {broke}." in lost.timeline.alt
+    assert lost.timeline.text.startswith(f"{lost.exploration.summary}. In the whole search: ")
+    assert f"\nbroken: {broke}\n" in lost.timeline.text
+
+
+def test_columns_of_workers_leave_room_for_what_everybody_can_see():
+    view = show(explore(claiming(claim_by_reading)))
+    assert view.failure is not None
+    table = str(lanes(view.failure.moments))
+    assert table.splitlines()[0].endswith("what the database says")
+    assert max(map(len, table.splitlines())) <= 100
+
+
 def test_plain_sql_stands_in_a_column_for_each_worker():
     view = show(explore(claiming(claim_by_reading)))
     assert view.timeline is None
     assert set(view._repr_mimebundle_()[0]) == {"text/plain"}
-    _, _, lanes = str(view).partition("both hold task-1\n\n")
-    header, rule, first, *_ = lanes.splitlines()
+    _, _, below = str(view).partition("both hold task-1\n\n")
+    header, rule, first, *_ = below.splitlines()
     assert header.split("  ")[0] == "#"
     assert header.index("worker-1") < header.index("worker-2") < header.index("what the database says")
     assert set(rule) == {"-", " "}
     assert first.startswith("1  before SELECT id FROM tasks")
-    assert "!! switch to worker-2" in lanes
-    assert len([line for line in lanes.splitlines() if line[:1].isdigit()]) == len(view.failure or ())
+    assert "!! switch to worker-2" in below
+    assert len([line for line in below.splitlines() if line[:1].isdigit()]) == len(view.failure or ())
 
 
 def test_of_a_long_run_the_middle_is_left_out_and_the_gap_is_named():

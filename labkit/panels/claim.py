@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import re
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
@@ -119,16 +120,21 @@ def show(moves: Sequence[str]) -> str:
 
 def _side(title: str, where: str, found: Stepped) -> str:
     rows = [
-        (str(number), *(html.escape(learned) if worker == one else "" for one in WORKERS), html.escape(row))
+        (str(number), *(html.escape(learned) if worker == one else "" for one in WORKERS), _whole(row))
         for number, (worker, learned, row) in enumerate(found.steps, start=1)
     ]
     holders = " and ".join(found.holders) or "nobody"
     verdict = wrong(f"{holders} both hold task-1") if len(found.holders) > 1 else f"<b>{holders}</b> holds task-1"
-    ended = "".join(f" {worker} has ended." for worker in found.ended)
+    ended = "".join(f" {worker} has ended: it has no statement left to run." for worker in found.ended)
     return (
         f"<div style='min-width: 0'><p><b>{html.escape(title)}</b><br><code>{html.escape(where)}</code></p>"
-        f"{table_html(('#', *WORKERS, 'the row says'), rows)}<p>{verdict}.{ended}</p></div>"
+        f"{table_html(('#', *map(_whole, WORKERS), 'the row says'), rows)}<p>{verdict}.{ended}</p></div>"
     )
+
+
+def _whole(words: str) -> str:
+    """HTML in which no worker's name is broken at its hyphen."""
+    return re.sub(r"worker-\d+", r'<span style="white-space: nowrap">\g<0></span>', html.escape(words))
 
 
 def claim_panel() -> Panel:

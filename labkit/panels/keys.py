@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from labkit.desk import TASK_ID
 from labkit.explore.contrasts import REFUND_AND_VOUCHER
@@ -43,5 +44,10 @@ def keys_panel(play: Callable[[Policy, Capabilities], Run] = resend) -> Panel:
         play: plays one run, as `resend` does.
     """
     rules, kinds = choice("key", RULES), choice("the remote", KINDS)
-    action = Action("crash and send again", "Send the refund again.", lambda: run_html(play(rules.value, kinds.value)))
+
+    def send_again() -> str:
+        run = play(rules.value, kinds.value)
+        return run_html(replace(run, title=f"keys: {rules.label}; the remote {kinds.label}; after: {CRASH_POINT}"))
+
+    action = Action("crash and send again", "Send the refund again.", send_again)
     return panel("keys", [action], INVITATION, WORKING, [rules, kinds])

@@ -97,6 +97,9 @@ class Desk:
         if what == "renews":
             holder, start, _ = self.leases[-1]
             self.leases[-1] = (holder, start, now + LEASE_SECONDS)
+        else:  # whoever finishes gives the lease back
+            holder, start, until = self.leases[-1]
+            self.leases[-1] = (holder, start, min(until, now))
         return "1 row changed"
 
     def row(self) -> str:

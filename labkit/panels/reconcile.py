@@ -52,8 +52,10 @@ def reconcile_panel() -> Panel:
 
     def find() -> str:
         found = search(policies.value, kinds.value, faults.value)
-        broke = f". It is {found.failure.verdict}: {found.failure.how}" if found.failure is not None else ""
-        return f"<p><b>{html.escape(found.summary + broke)}.</b></p>{picture_html(show(found), show(found, dark=True))}"
+        if found.failure is not None:  # the picture says it all
+            return picture_html(show(found), show(found, dark=True))
+        counts = html.escape(str(replace(show(found).table, title="")))
+        return f"<p><b>{html.escape(found.summary)}.</b></p><pre>{counts}</pre>"
 
     def draw() -> str:
         late, policies_shown = "late" in faults.value, POLICY_NAMES[:4]

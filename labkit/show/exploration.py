@@ -9,10 +9,12 @@ from labkit.explore.exploration import COUNTED, Exploration, in_order, named
 from labkit.explore.replay import Replay
 from labkit.runs import Moment, Verdict
 from labkit.show.style import mimebundle
-from labkit.show.tables import TextTable
+from labkit.show.tables import GAP, NARROWEST, TextTable, wrapped
 from labkit.show.timeline import DITTO, TEXT_WIDTH, Timeline
 
 FIRST_SHOWN, LAST_SHOWN = 24, 8
+LANES_WIDTH, NUMBER_WIDTH = 100, 2
+SEEN_BY_ALL = "what the database says"
 NEVER = "0  <- allowed, but it never happened"
 
 
@@ -44,14 +46,21 @@ class ExplorationView:
             return None
         run = self.failure.run
         moments, left_out = shortened(run.moments)
-        return Timeline(replace(run, moments=moments, title=f"{run.title}{left_out}"), self.dark)
+        shown = replace(run, moments=moments, title=f"{run.title}{left_out}")
+        counts = "; ".join(f"{name}: {count}" for name, count in self.table.rows)
+        return Timeline(shown, self.dark, f"{self.exploration.summary}. In the whole search: {counts}", self.broke)
+
+    @property
+    def broke(self) -> str:
+        """The law that the failure breaks, and how; empty where there is none."""
+        return "" if self.failure is None else f"{self.failure.capsule.law}: {self.failure.capsule.how}"
 
     def __str__(self) -> str:
         if self.failure is None:
             return str(self.table)
-        broke = f"The smallest failure. {self.failure.capsule.law}: {self.failure.capsule.how}"
-        story = self.timeline.text if self.timeline is not None else str(lanes(self.failure.moments))
-        return "\n\n".join((str(self.table), broke, story))
+        seen = self.timeline
+        story = str(lanes(self.failure.moments)) if seen is None else replace(seen, search="", broke="").text
+        return "\n\n".join((str(self.table), f"The smallest failure. {self.broke}", story))
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
         if self.timeline is None:
@@ -82,10 +91,12 @@ def lanes(run: tuple[Moment, ...]) -> TextTable:
     """A run with a column for each worker, and what everybody can see in the database at every step."""
     moments, left_out = shortened(run)
     workers = sorted({moment.worker for moment in moments}, key=lambda name: (len(name), name))
+    room = (LANES_WIDTH - len(SEEN_BY_ALL) - NUMBER_WIDTH - len(GAP) * (len(workers) + 1)) // max(len(workers), 1)
     rows, before = [], ""
     for moment in moments:
-        cell = "\n".join(filter(None, (moment.point, f"!! {moment.fault}" if moment.fault else "")))
+        told = filter(None, (moment.point, f"!! {moment.fault}" if moment.fault else ""))
+        cell = "\n".join(line for one in told for line in wrapped(one, max(room, NARROWEST)))
         here = [cell if worker == moment.worker else "" for worker in workers]
         rows.append((str(moment.number), *here, DITTO if moment.database == before else moment.database))
         before = moment.database
-    return TextTable(("#", *workers, "what the database says"), tuple(rows), left_out.strip(), width=TEXT_WIDTH)
+    return TextTable(("#", *workers, SEEN_BY_ALL), tuple(rows), left_out.strip(), width=LANES_WIDTH)

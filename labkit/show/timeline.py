@@ -56,17 +56,27 @@ class Row:
 
 @dataclass(frozen=True)
 class Timeline(Picture):
-    """A run to look at: `figure()` draws it, `text` is its twin, `alt` a sentence for who cannot see it."""
+    """A run to look at: `figure()` draws it, `text` is its twin, `alt` a sentence for who cannot see it.
+
+    Args:
+        run: the run.
+        dark: for a dark page.
+        search: what the search came to that has found it, in a sentence; empty for none.
+        broke: the law that it breaks, and how.
+    """
 
     run: Run
     dark: bool = False
+    search: str = ""
+    broke: str = ""
 
     @property
     def text(self) -> str:
         """The same as an aligned table; a view that says what it said before is a ditto mark."""
         rows = tuple(_twin(row) for row in rows_of(self.run))
-        title = f"{self.run.title}\nverdict: {self.run.verdict}"
-        return str(TextTable(("#", "who, where", *VIEWS), rows, title=title, width=TEXT_WIDTH))
+        broke = f"broken: {self.broke}" if self.broke else ""
+        lines = (self.search, self.run.title, f"verdict: {self.run.verdict}", broke)
+        return str(TextTable(("#", "who, where", *VIEWS), rows, "\n".join(filter(None, lines)), width=TEXT_WIDTH))
 
     @property
     def alt(self) -> str:
@@ -74,13 +84,14 @@ class Timeline(Picture):
         faults = [f"{moment.fault} at moment {moment.number}" for moment in self.run.moments if moment.fault]
         seen = f" Faults: {', '.join(faults)}." if faults else ""
         moments = f"{len(self.run.moments)} moments in three views"
-        return f"Timeline: {self.run.title}. {moments}.{seen} Verdict: {self.run.verdict}."
+        broke = f" Broken: {self.broke}." if self.broke else ""
+        return f"Timeline: {self.run.title}. {moments}.{seen} Verdict: {self.run.verdict}.{broke}"
 
     def figure(self) -> Figure:
         """Draw the picture on a figure of its own; no pyplot state is touched."""
         from labkit.show.timeline_figure import draw_run
 
-        return draw_run(self.run, self.dark)
+        return draw_run(self.run, self.dark, self.search, self.broke)
 
 
 def timeline(run: Run, dark: bool = False) -> Timeline:

@@ -67,12 +67,14 @@ class Block:
         return self.mark is WRONG_MARK
 
 
-def draw_run(run: Run, dark: bool = False) -> Figure:
+def draw_run(run: Run, dark: bool = False, search: str = "", broke: str = "") -> Figure:
     """Draw the three views of a run on a new figure, as high as the run is long.
 
     Args:
         run: the run.
         dark: for a dark page.
+        search: what the search came to that has found it; empty for none.
+        broke: the law that it breaks, and how; it is marked as what must not be.
     """
     rows = rows_of(run)
     wheres = [_where(row) for row in rows]
@@ -80,7 +82,11 @@ def draw_run(run: Run, dark: bool = False) -> Figure:
     blocks = _blocks(rows)
     title = fitted(run.title, WIDTH - 2 * EDGE - BADGE - GAP, TITLE_POINTS, bold=True)
     heads = [_lines(view, lane - PAD, bold=True) for view, lane in zip(VIEWS, LANES, strict=True)]
-    lanes_from = EDGE + max(len(title) * TITLE_LINE, BADGE_HEIGHT) + 2 * GAP
+    found = _lines(search, WIDTH - 2 * EDGE) if search else []
+    wrong = _lines(f"{WRONG}{broke}", WIDTH - 2 * EDGE - 2 * PAD, bold=True) if broke else []
+    found_from = EDGE + max(len(title) * TITLE_LINE, BADGE_HEIGHT) + GAP
+    wrong_from = found_from + len(found) * LINE + (GAP / 2 if found else 0)
+    lanes_from = wrong_from + (len(wrong) * LINE + PAD if wrong else 0) + GAP
     rows_from = lanes_from + max(map(len, heads)) * LINE + GAP
     counts = [len(where) + len(fault) for where, fault in zip(wheres, faults, strict=True)]
     tops = _tops(rows_from, counts, blocks)
@@ -89,6 +95,10 @@ def draw_run(run: Run, dark: bool = False) -> Figure:
         for number, line in enumerate(title):
             paper.write(EDGE, EDGE + 0.05 + number * TITLE_LINE, line, TITLE_POINTS, bold=True, height=TITLE_LINE)
         paper.badge(verdict_mark(run.verdict), run.verdict)
+        paper.lines(EDGE, found_from, found)
+        if wrong:
+            paper.box(EDGE, wrong_from, WIDTH - 2 * EDGE, len(wrong) * LINE + PAD, WRONG_MARK.fill, ec=look.ink, lw=1)
+            paper.lines(EDGE + PAD, wrong_from + PAD / 2, wrong, colour=WRONG_MARK.ink)
         for lane, head in enumerate(heads):
             paper.lines(STARTS[lane], lanes_from, head)
         for number, row in enumerate(rows):

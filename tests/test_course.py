@@ -20,7 +20,7 @@ import pytest
 from strays import strays
 
 import labkit.policies
-from labkit.course import CheckResult, check, compare, hint, journal, story
+from labkit.course import CheckResult, check, compare, hint, journal, story, why
 from labkit.course.child import GRACE_SECONDS, LIFE_SECONDS
 from labkit.course.lessons import EXERCISES, exercise
 from labkit.course.story import Step
@@ -73,6 +73,9 @@ NOT_YET = 'exercise 0.1: not attempted yet\nFor a hint: from labkit.course impor
         (0, 0, "predicted: 0; observed: 0; as predicted"),
         (" Exactly Once", Verdict.EXACTLY_ONCE, "predicted:  Exactly Once; observed: exactly once; as predicted"),
         ("lost", Verdict.DUPLICATED, "predicted: lost; observed: duplicated; a surprise"),
+        ("once", 1, "predicted: once, which is no number"),
+        ("never", 2, "predicted: never; observed: 2; a surprise"),
+        ("ever", 29, "predicted: ever; observed: 29; a surprise"),
     ],
 )
 def test_a_prediction_is_printed_beside_the_observation(
@@ -80,6 +83,13 @@ def test_a_prediction_is_printed_beside_the_observation(
 ):
     compare(prediction, observed)
     assert capsys.readouterr().out == line + "\n"
+
+
+def test_a_prediction_that_cannot_be_meant_is_not_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    monkeypatch.setenv("LABKIT_HOME", str(tmp_path))
+    compare("once", 1, "00: refunds")
+    compare("perhaps", Verdict.LOST, "00: verdict")
+    assert journal.entries("prediction") == []
 
 
 def prints(operation_id: str, attempt: int) -> str:
@@ -107,6 +117,15 @@ def test_hints_come_in_order_and_the_last_one_again_and_again(capsys: pytest.Cap
     for number in (1, 2, 3, 3, 3):
         hint("0.1")
         assert capsys.readouterr().out == f"hint {number} of 3: {hints[number - 1]}\n"
+
+
+def test_an_exercise_is_found_by_its_number_without_quotes_too(capsys: pytest.CaptureFixture[str]):
+    hint(4.1)
+    assert capsys.readouterr().out.startswith("hint 1 of 3: Two tables change")
+    assert exercise(4.1) is exercise("4.1")
+    assert check(4.1, any_stub).number == "4.1"
+    why(4.1, "")
+    assert capsys.readouterr().out == "why 4.1: not answered yet\n"
 
 
 @pytest.mark.parametrize("ask", [hint, exercise, lambda number: check(number, operation_id)])
@@ -193,13 +212,23 @@ def test_an_answer_that_fails_without_a_crash_is_told_so_and_shown_who_had_its_k
         "It fails even without a crash:",
         "",
         "crossing                  key  the worker believes         the database says  the ledger shows",
-        "------------------------  ---  --------------------------  -----------------  -----------------",
+        "------------------------  ---  --------------------------  -----------------  ----------------",
         "worker-1 starts",
-        "send task-1/refund        A    applied: payments-1         running, in doubt  refund 1x",
-        "claim task-2                   running v2, token 1         running, pending   nothing yet",
+        "",
+        "... 2 more ...",
+        "",
+        "send task-1/refund        A    applied: payments-1         running, in doubt  task-1/refund 1x",
+        "",
+        "... 2 more ...",
+        "",
+        "claim task-2                   running v2, token 1         running, pending   task-2/refund 0x",
+        "",
         'intend task-2/refund           about to send, attempt 1    running, in doubt  "',
+        "",
         'send task-2/refund        A    applied before: payments-1  "                  "',
-        "checkpoint task-2/refund       result on record            running, done      nothing  <- WRONG",
+        "",
+        "checkpoint task-2/refund       result on record            running, done      task-2/refund 0x",
+        f"{'<- WRONG':>86}",
         "",
         "The law that broke, success_means_done: Every refund has its effect once. On record",
         "task-2/refund is done; the ledger shows none of it.",
@@ -226,6 +255,13 @@ def test_a_failure_in_html_has_the_story_the_law_and_the_hint_with_a_students_wo
     for words in ("not passed", "<th scope=", "one_says_yes", "<b>A hint:</b>", "SELECT &#x27;&lt;b&gt;&#x27;"):
         assert words in html
     assert "'<b>'" not in html
+
+
+def test_a_hint_in_html_sets_as_code_what_stands_between_backticks():
+    trial = Trial(False, 1, run="it", law="says_so", broke="A `<b>` is there.", hint="Use `with db:`.")
+    html = CheckResult("2.1", True, trial)._repr_mimebundle_()["text/html"]
+    assert "A <code>&lt;b&gt;</code> is there." in html
+    assert "Use <code>with db:</code>." in html
 
 
 def claims_nothing(db: Any, task_id: str, expected_version: int) -> bool:

@@ -55,6 +55,22 @@ def test_the_row_where_the_database_first_shows_the_broken_law_is_marked_and_nev
     assert marked[1:4] == ("COMMIT", "", "succeeded v4\n<- WRONG")
 
 
+def test_nothing_is_cut_between_the_last_surprise_and_the_row_where_it_goes_wrong():
+    run = [*steps(100, 40, 90), Step("worker-1", "COMMIT", "", "succeeded v4", {}, broken=True), *steps(100)]
+    crossings = [row[1] for row in story_of(run).rows]
+    first = crossings.index("step 90  !! crash")
+    assert crossings[first + 1 : first + 11] == [*(f"step {number}" for number in range(91, 100)), "COMMIT"]
+    far = [*steps(200, 10), Step("worker-1", "COMMIT", "", "succeeded v4", {}, broken=True)]
+    assert len(str(story_of(far)).splitlines()) <= MAX_LINES
+
+
+def test_of_many_tasks_the_row_where_it_goes_wrong_shows_those_that_changed():
+    states = [f"task-{number} failed v2" for number in range(6)]
+    after = [*states[:3], "task-3 running v3", *states[4:]]
+    run = [Step("w", "UPDATE", "", "\n".join(states), {}), Step("w", "end", "", "\n".join(after), {}, broken=True)]
+    assert [row[3] for row in story_of(run, remotes=False).rows][1] == "task-3 running v3\n<- WRONG"
+
+
 def test_a_long_statement_keeps_its_condition():
     sql = "UPDATE tasks SET state = 'running', version = version + 1, lease_owner = ? WHERE id = ? AND version = ?"
     crossing = story_of([Step("worker-1", f"before {shown(sql)}", "", "", {})]).rows[0][1]

@@ -41,6 +41,9 @@ JOURNAL = Schema("journal.sql", application_id=0x4C41424A, version=1)
 FILE = "journal.sqlite"
 KINDS = ("prediction", "check", "why")
 NO_PREDICTION = "No prediction yet: write one above, then run again."
+NO_NUMBER = frozenset({"never", "ever", "for ever"})
+"""Words that may be predicted where what is observed is a number."""
+
 MAX_TEXT = 20_000
 """Characters of one text; longer ones are cut."""
 FAILURES = (StoreError, OSError, RuntimeError, sqlite3.Error)
@@ -203,7 +206,8 @@ def compare(prediction: object, observed: object, about: str = "") -> None:
 
     Args:
         prediction: what the student wrote; None stands for "none yet", and then nothing observed is given away.
-        observed: what the run came to. Where that is a verdict, only a verdict is taken for a prediction.
+        observed: what the run came to. Where that is a verdict, only a verdict is taken for a prediction, and
+            where it is a number, only a number or a word such as `never`.
         about: what was asked, such as `00: refunds after a blind replay`; the journal's name for it.
     """
     if prediction is None:
@@ -212,6 +216,9 @@ def compare(prediction: object, observed: object, about: str = "") -> None:
     options = _options(observed)
     if options and _plain(prediction) not in options:
         print(f"predicted: {prediction}, which is none of these: {', '.join(options)}")
+        return
+    if isinstance(_plain(observed), float) and isinstance(word := _plain(prediction), str) and word not in NO_NUMBER:
+        print(f"predicted: {prediction}, which is no number")
         return
     right = _plain(prediction) == _plain(observed)
     print(f"predicted: {prediction}; observed: {observed}; {'as predicted' if right else 'a surprise'}")

@@ -108,7 +108,10 @@ class Search:
 def _clue(steps: Sequence[Step], how: str) -> str:
     """`LOOKED` where the worker that broke the law read right before it wrote, and was not the only one to write."""
     wrong = next((number for number, step in enumerate(steps) if step.broken), len(steps))
-    own = [step.point for step in steps[:wrong] if step.worker == how.partition(" ")[0]]
+    workers = [step.worker for step in steps[:wrong]]
+    named = how.partition(" ")[0]
+    who = named if named in workers else next(reversed(workers), "")  # else whoever has moved last
+    own = [step.point for step in steps[:wrong] if step.worker == who]
     statements = [point.removeprefix(BEFORE).partition(" ")[0] for point in takewhile(_is_sql, reversed(own))]
     before = list(dropwhile(lambda word: word in ("COMMIT", "UPDATE"), statements))
     return LOOKED if before[:1] == ["SELECT"] and "UPDATE" in statements else ""

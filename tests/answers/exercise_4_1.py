@@ -305,3 +305,14 @@ def raises_of_its_own(db, task_id, token, operation_id, result):
     if not the_task_first(db, task_id, token, operation_id, result):
         raise ValueError("no")
     return True
+
+
+@wrong("4.1", TORN, "begins with the first write")
+def looks_at_the_task_alone(db, task_id, token, operation_id, result):
+    with db:
+        task = db.execute("SELECT state, lease_token FROM tasks WHERE id = ?", (task_id,)).fetchone()
+        if task != ("running", token):
+            return False
+        db.execute(f"{RESULT} AND task_id = ?", (result, operation_id, task_id))
+        db.execute(f"{STEP} WHERE id = ?", (task_id,))
+    return True

@@ -153,6 +153,7 @@ EXERCISES = (
                 **of_errors(),
                 "result_and_step_in_one_commit": "Both or neither: a crash can fall between two transactions, and an "
                 "UPDATE can change no row at all. How many have you, and do you look?",
+                f"result_and_step_in_one_commit: {LOOKED}": READ_THEN_WROTE,
                 "only_the_current_token": TOKEN,
                 f"only_the_current_token: {LOOKED}": READ_THEN_WROTE,
                 "must_be_refused": "What must hold before anything is written: state, token, this task's own "

@@ -178,7 +178,7 @@ def in_two_transactions(db, task_id, seen_version):
     return changed == 1
 
 
-@wrong("2.2", "The law that broke, one_step_each:", "from step 4 to 0", "step 0", "with a comma in between")
+@wrong("2.2", "The law that broke, every_change_has_its_version:", "step 0", "a comma between them")
 def joined_by_and(db, task_id, seen_version):
     with db:
         sql = STEP.replace("1, version", "1 AND version") + " WHERE id = ? AND version = ? AND state = 'running'"

@@ -113,8 +113,8 @@ def two_interrupted(answer: Answer) -> Scenario:
     laws = named(
         leaves_nothing_open,
         leaves_others_alone,
-        one_step_each,
         every_change_has_its_version,
+        one_step_each,
         decides_by_what_it_read,
         says_what_it_did,
         changes_only("step", "version"),
@@ -185,10 +185,9 @@ EXERCISES = (
             HINTS
             | {
                 "decides_by_what_it_read": "You saw one version; write only onto that one. Do not read again.",
-                "one_step_each": "SET step = step + 1, version = version + 1: one more, whatever it was, with a comma "
-                "in between; AND would make one condition of both.",
-                "every_change_has_its_version": "Step and version change in one UPDATE: others notice a change by its "
-                "version.",
+                "one_step_each": "SET step = step + 1: whatever the step was, it is one more.",
+                "every_change_has_its_version": "Step and version change in one UPDATE, with a comma between them: "
+                "others notice a change by its version, and AND would make one value of both.",
                 "nothing_else_changes": NOTHING_ELSE,
             },
         ),

@@ -166,7 +166,7 @@ def test_under_a_limit_each_line_lost_is_told_and_what_was_kept_is_read():
 @MOUNTS
 def test_on_a_disk_mounted_read_only_what_was_kept_is_read():
     seen = run("journaling", "read_only", before=("unshare", "-m"), seconds=120)
-    assert seen["said"][1:-1] == [f"{LOST}: it cannot be opened. {ELSEWHERE}"] * 3
+    assert seen["said"][1:-1] == [f"{LOST}: it may only be read. {ELSEWHERE}"] * 3
     assert seen["kept"] == 1
 
 

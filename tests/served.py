@@ -9,13 +9,15 @@ SERVE = "import sys; from labkit.cli import main; sys.exit(main(['serve', *sys.a
 
 
 class Served:
-    """A running `recovery-lab serve`; on leaving, it gets Ctrl-C, and `code` is its exit code.
+    """A running `recovery-lab serve`; on leaving, it is told to end, and `code` is its exit code.
 
     Args:
         arguments: of the command.
+        ends: the signal that ends it; by default that of Ctrl-C.
     """
 
-    def __init__(self, *arguments: str) -> None:
+    def __init__(self, *arguments: str, ends: int = signal.SIGINT) -> None:
+        self._ends = ends
         self.process = subprocess.Popen([sys.executable, "-c", SERVE, *arguments], stdout=subprocess.PIPE, text=True)
         self.code: int | None = None
         assert self.process.stdout is not None
@@ -31,6 +33,6 @@ class Served:
         if sys.platform == "win32":
             self.process.kill()
         else:
-            self.process.send_signal(signal.SIGINT)
+            self.process.send_signal(self._ends)
         self.process.communicate(timeout=60)
         self.code = self.process.returncode

@@ -1,7 +1,9 @@
 """The `recovery-lab` command: `open` and `doctor`."""
 
+import errno
 import json
 import os
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -92,12 +94,69 @@ def test_open_is_what_runs_without_a_command(
     assert asked == [((notebook,), {"port": port, "browser": True})]
 
 
+@pytest.mark.parametrize("port", ["-5", "70000", "99999999999", "8888.5", "http"])
+@pytest.mark.parametrize("command", ["open", "serve"])
+def test_a_port_that_cannot_be_is_refused(capsys: pytest.CaptureFixture[str], command: str, port: str):
+    with pytest.raises(SystemExit) as end:
+        main([command, "--port", port])
+    assert end.value.code == 2
+    told = f"argument --port: expected a whole number from 0 to 65535, found '{port}'\n"
+    assert capsys.readouterr().err.endswith(told)
+    assert build_parser().parse_args([command, "--port", "65535"]).port == 65_535
+
+
 def test_ctrl_c_ends_without_a_traceback(monkeypatch: pytest.MonkeyPatch):
     def interrupted(*_: object, **__: object) -> int:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(lab, "open_lab", interrupted)
     assert main(["open"]) == 130
+
+
+def lives(code: str) -> list[str]:
+    """A command line that runs the command `open` with `code` in the place of what it does."""
+    start = "import sys; from labkit.cli import lab, main\ndef open_lab(*_, **__):\n"
+    body = "".join(f"    {line}\n" for line in code.splitlines())
+    return [sys.executable, "-c", f"{start}{body}    return 0\nlab.open_lab = open_lab\nsys.exit(main(['open']))"]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such signals")
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP"])
+@pytest.mark.parametrize("swallowed", [False, True])
+def test_a_signal_that_ends_a_command_lets_it_tidy_up(name: str, swallowed: bool):
+    number = getattr(signal, name)
+    hears = "except KeyboardInterrupt" if swallowed else "finally"  # a search that is interrupted says how far it got
+    code = f"import os\ntry:\n    os.kill(os.getpid(), {int(number)})\n{hears}:\n    print('tidy')"
+    done = subprocess.run(lives(code), capture_output=True, text=True)
+    assert (done.stdout, done.stderr, done.returncode) == ("tidy\n", "", 128 + number)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such signals")
+def test_a_signal_that_was_to_be_ignored_is():
+    tells = "import os, signal\nos.kill(os.getpid(), signal.SIGHUP)\nprint('on and on')"
+    ignores = "import signal; signal.signal(signal.SIGHUP, signal.SIG_IGN)\n"
+    command = lives(tells)
+    done = subprocess.run([*command[:2], ignores + command[2]], capture_output=True, text=True)
+    assert (done.stdout, done.returncode) == ("on and on\n", 0)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a shell closes the outputs")
+@pytest.mark.parametrize("closed", [">&-", ">&- 2>&-", "<&- >&- 2>&-"])
+def test_a_command_whose_output_was_closed_does_its_work(tmp_path: Path, closed: str):
+    place = tmp_path / "did"
+    code = (
+        f"import sys\nopen({str(place)!r}, 'w').write('all')\nprint('told', flush=True)\nprint('told', file=sys.stderr)"
+    )
+    done = subprocess.run(["sh", "-c", f'exec "$@" {closed}', "sh", *lives(code)], capture_output=True, text=True)
+    assert (done.stderr.replace("told\n", ""), done.returncode, place.read_text()) == ("", 0, "all")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device of Linux")
+@pytest.mark.parametrize("flushed", [True, False])
+def test_an_output_that_takes_nothing_more_is_said_in_a_line(flushed: bool):
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(lives(f"print('told', flush={flushed})"), stdout=full, stderr=subprocess.PIPE, text=True)
+    assert (done.stderr, done.returncode) == (f"This went wrong: {os.strerror(errno.ENOSPC)}\n", 1)
 
 
 # --- open -------------------------------------------------------------------------------------------

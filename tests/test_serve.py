@@ -1,5 +1,8 @@
 """`recovery-lab serve`: the remotes alone, for any other program."""
 
+import errno
+import os
+import signal
 import socket
 import sys
 from pathlib import Path
@@ -42,12 +45,37 @@ def test_without_a_folder_nothing_is_left(tmp_path: Path, monkeypatch: pytest.Mo
 
 def test_it_says_what_went_wrong_before_it_has_begun(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        assert main(["serve", "--port", str(taken.getsockname()[1])]) == 2
-    assert "This went wrong: " in capsys.readouterr().out
-    assert main(["serve", "--port", "70000"]) == 2
-    assert main(["serve", "--folder", str(tmp_path / "missing")]) == 2
+        port = taken.getsockname()[1]
+        assert main(["serve", "--port", str(port)]) == 2
+    assert capsys.readouterr().out == (
+        "This went wrong: expected a port that is free (without --port the system chooses one), "
+        f"found '{port}: in use by another program'\n"
+    )
+    file = tmp_path / "file"
+    file.touch()
+    assert main(["serve", "--folder", str(file)]) == 2
+    assert capsys.readouterr().out == f"This went wrong: {file}: {os.strerror(errno.EEXIST)}\n"
     assert main(["serve", "--fault", "hope=1"]) == 2
     assert "request_lost, response_lost, late, 403, 429, 503" in capsys.readouterr().out
+
+
+def test_a_folder_for_the_ledgers_is_made_where_it_is_missing(tmp_path: Path):
+    folder = tmp_path / "a" / "ledgers"
+    assert run_serve(folder=folder, run=lambda server, doors: None) == 0
+    assert {one.name for one in folder.iterdir()} == {f"{name}.sqlite" for name in STRICT}
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such signals")
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP"])
+@pytest.mark.parametrize("kept", [True, False])
+def test_a_server_that_is_told_to_end_tidies_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, kept: bool):
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    number = getattr(signal, name)
+    with Served(*(["--folder", str(tmp_path / "ledgers")] if kept else []), ends=number) as served:
+        assert httpx.post(f"{served.address}/mail/operations/x", json={}, timeout=30).status_code == 201
+    assert served.code == 128 + number
+    left = {f"ledgers/{remote}.sqlite" for remote in STRICT} if kept else set()
+    assert {str(one.relative_to(tmp_path)) for one in tmp_path.rglob("*") if one.is_file()} == left
 
 
 def test_whoever_reads_the_address_is_not_turned_away_before_the_server_runs(capsys: pytest.CaptureFixture[str]):

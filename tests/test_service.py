@@ -3,8 +3,9 @@
 import json
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +13,15 @@ import httpx
 import pytest
 import uvicorn
 
+from labkit import opening
+from labkit.errors import OutcomeUnknown
 from labkit.policies import SAME_KEY
-from labkit.real import reading, service
+from labkit.real import connections, reading
 from labkit.real.client import HttpService
+from labkit.real.connections import Connections
 from labkit.real.host import bind, config_of
 from labkit.real.reading import MAX_BODY_BYTES
-from labkit.real.service import REFUSALS, Arrangement, Connections, Face
+from labkit.real.service import REFUSALS, Arrangement, Face, Threads
 from labkit.records import PlannedOperation
 from labkit.remote import Capabilities, RemoteService
 from labkit.seams import Call, Delivery, ManualClock
@@ -51,7 +55,9 @@ class Server:
         self.fates: list[Arrangement] = []
         self.calls: list[Call] = []
         self._door = bind()
-        self._server = uvicorn.Server(config_of(Face(self.services, self._arrange)))
+        self._threads = Threads()
+        self.config = config_of(Face(self.services, self._arrange, self._threads.aside))
+        self._server = uvicorn.Server(self.config)
         self._thread = threading.Thread(target=self._server.run, args=([self._door],))
         self._door.listen()
         self._thread.start()
@@ -69,12 +75,22 @@ class Server:
         found: dict[str, int] = self.http.get("/payments/ledger").json()["effects"]
         return found
 
+    def connected(self) -> socket.socket:
+        return socket.create_connection(("127.0.0.1", int(self.address.rpartition(":")[2])), timeout=30)
+
+    def hang_up(self) -> None:
+        """Close our own connections, and see to it that there are no others."""
+        self.http.close()
+        self.http = httpx.Client(base_url=self.address, trust_env=False, timeout=30)
+        _wait_until(lambda: not Connections.by_client)
+
     def close(self) -> None:
         self.http.close()
         self._server.should_exit = self._server.force_exit = True
         self._thread.join()
         for one in self.services.values():
             one.close()
+        self._threads.close()
         self._door.close()
 
 
@@ -213,7 +229,7 @@ def test_who_calls_cannot_ask_for_a_fate(server: Server):
 
 
 def test_a_caller_with_endless_patience_is_cut_off_in_the_end(server: Server, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(service, "HOLD_SECONDS", 0.05)
+    monkeypatch.setattr(connections, "HOLD_SECONDS", 0.05)
     server.fates.append(Arrangement(Delivery.REQUEST_LOST, cut=False))
     with pytest.raises(CUT):
         server.post()
@@ -254,7 +270,7 @@ def test_a_body_that_is_too_large_is_refused_before_it_is_read_to_its_end(server
     assert len(json.dumps(fits)) == MAX_BODY_BYTES
     assert server.http.post(ONE, content=json.dumps(fits), headers=JSON).status_code == 201
     assert server.http.post(ONE, content=json.dumps(fits) + " ", headers=JSON).status_code == 413
-    with socket.create_connection(("127.0.0.1", int(server.address.rpartition(":")[2]))) as raw:
+    with server.connected() as raw:
         raw.sendall(
             f"POST {ONE} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
             f"Content-Length: {10**12}\r\n\r\n".encode()
@@ -266,7 +282,7 @@ def test_a_body_that_is_too_large_is_refused_before_it_is_read_to_its_end(server
 
 def test_a_body_that_does_not_come_is_not_waited_for(server: Server, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(reading, "BODY_SECONDS", 0.05)
-    with socket.create_connection(("127.0.0.1", int(server.address.rpartition(":")[2]))) as raw:
+    with server.connected() as raw:
         raw.sendall(f"POST {ONE} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n{{".encode())
         assert raw.recv(100).startswith(b"HTTP/1.1 408 ")
     assert server.effects() == {}
@@ -353,11 +369,146 @@ def test_wrong_methods_places_and_operations_are_refused_with_a_problem(
     assert server.effects() == {}
 
 
+def test_a_wrong_method_is_told_the_right_ones(server: Server):
+    assert set(server.http.put(ONE).headers["allow"].split(", ")) == {"GET", "HEAD", "POST"}
+    assert set(server.http.post("/payments/ledger").headers["allow"].split(", ")) == {"GET", "HEAD"}
+    server.post()
+    assert server.http.head(ONE).status_code == 200
+
+
+@pytest.mark.parametrize("bytes_of_no_letter", ["%ff", "%fe", "a%C3", "%ED%A0%80"])
+def test_ids_that_are_no_text_do_not_become_one_another(server: Server, bytes_of_no_letter: str):
+    for path, headers in (
+        (f"/payments/operations/{bytes_of_no_letter}", KEY),
+        (ONE, KEY | {"Request-Id": bytes_of_no_letter}),
+    ):
+        answer = server.post(path, headers=headers)
+        assert (answer.status_code, answer.headers["content-type"]) == (400, "application/problem+json")
+    assert server.effects() == {}
+    assert server.post("/payments/operations/%EF%BF%BD").status_code == 201
+
+
+def test_a_body_in_a_coding_is_refused_and_not_taken_for_plain(server: Server):
+    answer = server.http.post(ONE, json=BODY, headers=KEY | {"Content-Encoding": "gzip"})
+    assert (answer.status_code, answer.json()["title"]) == (415, "Content-Encoding: expected none")
+    assert server.http.post(ONE, json=BODY, headers=KEY | {"Content-Encoding": "identity"}).status_code == 201
+
+
 def test_what_is_no_http_is_refused_and_the_next_caller_is_served(server: Server):
-    with socket.create_connection(("127.0.0.1", int(server.address.rpartition(":")[2]))) as raw:
+    with server.connected() as raw:
         raw.sendall(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n")
         assert raw.recv(100).startswith(b"HTTP/1.1 400 ")
     assert server.post().status_code == 201
+
+
+# --- a ledger that cannot be used -------------------------------------------------------------------
+
+
+@pytest.fixture
+def broken(server: Server, monkeypatch: pytest.MonkeyPatch) -> Server:
+    """A server whose ledger of payments is locked, and whose callers are impatient."""
+    monkeypatch.setattr(opening, "PATIENCE_SECONDS", 0.0)
+    monkeypatch.setattr(opening, "BUSY_TIMEOUT_SECONDS", 0.0)
+    return server
+
+
+def test_a_ledger_that_cannot_be_used_is_a_problem_that_leaves_the_outcome_open(broken: Server):
+    http = HttpService(broken.address, "payments", WANTS["payments"])
+    with broken.services["payments"]._db.write():
+        asked = [broken.http.get("/payments/ledger"), broken.http.get(ONE), broken.post()]
+        with pytest.raises(OutcomeUnknown, match="status 503, which tells nothing"):
+            http.query("task-1/refund")
+        broken.fates.append(Arrangement(Delivery.RESPONSE_LOST))
+        with pytest.raises(CUT):
+            broken.post()
+    http.close()
+    for answer in asked:
+        assert (answer.status_code, answer.headers["content-type"]) == (503, "application/problem+json")
+        fields = answer.json()
+        assert "category" not in fields
+        assert fields["detail"].startswith("payments.sqlite: database is locked. What to do: try again")
+    assert broken.post().status_code == 201
+
+
+def test_a_locked_ledger_keeps_nobody_waiting_but_its_own_callers(server: Server):
+    with ThreadPoolExecutor(1) as meanwhile:
+        with server.services["payments"]._db.write():
+            waits = meanwhile.submit(httpx.post, server.address + ONE, json=BODY, headers=KEY, timeout=30)
+            for _ in range(1000):
+                if server.calls:
+                    break
+                threading.Event().wait(0.01)
+            assert server.http.get("/tickets/operations/x").status_code == 404
+            assert not waits.done()
+        assert waits.result().status_code == 201
+
+
+# --- connections that are only held -----------------------------------------------------------------
+
+HALVES = [
+    b"",
+    b"POST /payments/op",
+    b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\nGET /",
+    b"PUT /x HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99\r\n\r\n{",
+]
+
+
+@pytest.mark.parametrize("half", HALVES, ids=["nothing", "half a line", "a request and half a line", "half a body"])
+def test_a_request_that_does_not_come_to_its_end_is_not_waited_for(
+    server: Server, monkeypatch: pytest.MonkeyPatch, half: bytes
+):
+    monkeypatch.setattr(connections, "HEAD_SECONDS", 0.1)
+    monkeypatch.setattr(server.config, "timeout_keep_alive", 0.2)
+    with server.connected() as raw:
+        raw.sendall(half)
+        while half and not (got := raw.recv(1000)).startswith(b"HTTP/1.1 ") and got:
+            pass
+        with suppress(ConnectionResetError):
+            while raw.recv(1000):
+                raw.sendall(b"x")
+
+
+def test_who_sends_a_request_byte_by_byte_gains_no_time(server: Server, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(connections, "HEAD_SECONDS", 0.1)
+
+    def trickle() -> None:
+        for _ in range(10_000):
+            raw.sendall(b"G")
+            threading.Event().wait(0.01)
+
+    with server.connected() as raw, pytest.raises(ConnectionError):
+        trickle()
+
+
+def test_an_answer_that_takes_longer_than_a_head_may_is_given_all_the_same(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(connections, "HEAD_SECONDS", 0.1)
+    with ThreadPoolExecutor(1) as meanwhile:
+        with server.services["payments"]._db.write():
+            waits = meanwhile.submit(httpx.post, server.address + ONE, json=BODY, headers=KEY, timeout=30)
+            threading.Event().wait(0.3)
+        assert waits.result().status_code == 201
+
+
+def test_of_too_many_connections_the_one_that_has_been_idle_for_longest_goes(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+):
+    server.hang_up()
+    monkeypatch.setattr(connections, "most_connections", lambda: 2)
+    with ExitStack() as ends:
+        first, second = (ends.enter_context(server.connected()) for _ in range(2))
+        _wait_until(lambda: len(Connections.by_client) == 2)
+        third = ends.enter_context(server.connected())
+        with suppress(ConnectionResetError):
+            assert first.recv(1) == b""
+        for kept in (second, third):
+            kept.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            assert kept.recv(9) == b"HTTP/1.1 "
+
+
+def test_there_is_room_for_connections_and_for_other_files():
+    assert 0 < connections.most_connections() <= connections.MOST_CONNECTIONS
 
 
 # --- a crowd ----------------------------------------------------------------------------------------
@@ -386,15 +537,13 @@ def test_a_crowd_with_the_same_keys_and_faults_has_one_effect_a_key_no_500_and_n
     assert server.effects() == {str(number): 1 for number in range(7)}
     assert set(statuses) <= {200, 201, 409}
     assert statuses.count(201) <= 7
-    server.http.close()
-    server.http = httpx.Client(base_url=server.address, trust_env=False, timeout=30)
-    _wait_until_closed()
+    server.hang_up()
 
 
-def _wait_until_closed() -> None:
+def _wait_until(true: Callable[[], bool]) -> None:
     """The server learns of a closed connection soon after its client: go round until it has."""
     for _ in range(1000):
-        if not Connections.by_client:
+        if true():
             return
         threading.Event().wait(0.01)
     raise AssertionError(f"{len(Connections.by_client)} connections left")

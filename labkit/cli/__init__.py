@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from labkit.cli.ending import carried_out
+
 __all__ = ["COMMANDS", "Command", "build_parser", "main"]
+
+
+LAST_PORT = 65_535
 
 
 @dataclass(frozen=True)
@@ -28,15 +32,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
     if not arguments or (arguments[0].startswith("-") and arguments[0] not in {"-h", "--help", "--version"}):
         arguments.insert(0, "open")
-    try:
-        options = build_parser().parse_args(arguments)
-        code: int = options.run(options)
-        sys.stdout.flush()
-    except KeyboardInterrupt:
-        return 130
-    except BrokenPipeError:  # the reader, such as head, has seen enough; nothing may be flushed to it at the end
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 141
+    return carried_out(lambda: _run(arguments))
+
+
+def _run(arguments: Sequence[str]) -> int:
+    options = build_parser().parse_args(arguments)
+    code: int = options.run(options)
     return code
 
 
@@ -74,9 +75,16 @@ def _tolerate_narrow_consoles() -> None:
             reconfigure(errors="backslashreplace")
 
 
+def _port(text: str) -> int:
+    """Read a port; a number beyond the last one makes some programs fail, and others promise what is not so."""
+    if not text.isascii() or not text.isdecimal() or int(text) > LAST_PORT:
+        raise argparse.ArgumentTypeError(f"expected a whole number from 0 to {LAST_PORT}, found {text!r}")
+    return int(text)
+
+
 def _accept_open(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("notebook", nargs="?", metavar="NOTEBOOK", help="a name or its beginning, such as 03")
-    parser.add_argument("--port", type=int, metavar="N", help="the port to try first (default: 8888)")
+    parser.add_argument("--port", type=_port, metavar="N", help="the port to try first (default: 8888)")
     parser.add_argument("--no-browser", action="store_true", help="print the address; open no browser")
 
 
@@ -139,7 +147,9 @@ def _run_drill(options: argparse.Namespace) -> int:
 
 
 def _accept_serve(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--port", type=int, default=0, metavar="N", help="default: a free one that the system chooses")
+    parser.add_argument(
+        "--port", type=_port, default=0, metavar="N", help="default: a free one that the system chooses"
+    )
     parser.add_argument("--folder", type=Path, metavar="DIR", help="keep the ledgers there (default: nowhere)")
     _accept_faults(parser, _SERVE_FAULTS)
     parser.add_argument("--seed", type=int, default=1, metavar="N", help="of the draws (default: 1)")

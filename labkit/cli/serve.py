@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import errno
 import random
 import socket
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
 
 import uvicorn
 
 from labkit.agent import REMOTES
+from labkit.cli.ending import in_words
 from labkit.errors import InvalidInput, LabError
 from labkit.real.host import bind, config_of
-from labkit.real.service import REFUSALS, Arrange, Arrangement, Face
+from labkit.real.service import REFUSALS, Arrange, Arrangement, Face, Threads
 from labkit.remote import RemoteService
 from labkit.scratch import Scratch
 from labkit.seams import Call, Delivery
@@ -37,7 +39,7 @@ def run_serve(
 
     Args:
         port: 0 lets the system choose a free one.
-        folder: keeps the ledgers; None: a temporary folder, removed in the end.
+        folder: keeps the ledgers, made where it is missing; None: a temporary folder, removed in the end.
         faults: each `KIND=RATE`, a kind of `FAULTS` and its share of the requests.
         seed: of the draws.
         late_by_seconds: how much later a late request is applied.
@@ -49,22 +51,43 @@ def run_serve(
     with ExitStack() as ends:
         try:
             rates = rates_of(faults)
-            door = ends.enter_context(bind(port))
-            where = folder or ends.enter_context(Scratch())
+            door = ends.enter_context(_door(port))
+            where = ends.enter_context(Scratch()) if folder is None else _made(folder)
+            threads = ends.enter_context(closing(Threads()))  # closed after the ledgers, which free it
             services = {
                 name: ends.enter_context(
                     RemoteService(where / f"{name}.sqlite", name, can, late_by_seconds=late_by_seconds)
                 )
                 for name, can in STRICT.items()
             }
-        except (LabError, OSError, OverflowError) as error:
-            print(f"This went wrong: {error}")
+        except (LabError, OSError) as error:
+            print(f"This went wrong: {in_words(error)}")
             return 2
         door.listen()  # so that whoever reads the address next is not turned away
         print(f"http://127.0.0.1:{door.getsockname()[1]}")
         print(f"serves {', '.join(services)} on this machine alone; Ctrl-C ends it", flush=True)
-        run(uvicorn.Server(config_of(Face(services, drawn(rates, seed)))), [door])
+        run(uvicorn.Server(config_of(Face(services, drawn(rates, seed), threads.aside))), [door])
     return 0
+
+
+def _door(port: int) -> socket.socket:
+    """Return a socket bound to a port.
+
+    Raises:
+        InvalidInput: somebody else has it, or it may not be had; the error says what to do.
+    """
+    try:
+        return bind(port)
+    except (OSError, OverflowError) as error:
+        taken = isinstance(error, OSError) and error.errno == errno.EADDRINUSE
+        why = "in use by another program" if taken else in_words(error)
+        raise InvalidInput("a port that is free (without --port the system chooses one)", f"{port}: {why}") from error
+
+
+def _made(folder: Path) -> Path:
+    """Return a folder, made where it is missing."""
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
 
 
 def rates_of(faults: Sequence[str], kinds: Sequence[str] = FAULTS) -> Mapping[str, float]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import signal
 import socket
 import sys
 import threading
@@ -21,13 +20,18 @@ import uvicorn
 
 from labkit.errors import LabError
 from labkit.exchange import Refusal
-from labkit.real.service import Arrangement, Connections, Face
+from labkit.real.connections import Connections
+from labkit.real.service import Arrangement, Face
+from labkit.real.signals import leave_to_the_parent
 from labkit.remote import Capabilities, RemoteService
 from labkit.seams import Call, Delivery, ManualClock
 
 HOST = "127.0.0.1"
 SETTLING_ROUNDS = 20
 """How often the loop goes round before nothing that was sent by now can still wait at the door."""
+
+MOST_AT_THE_DOOR = 100
+"""How many connections are let in at once, before it is looked at how many there are."""
 
 
 def bind(port: int = 0) -> socket.socket:
@@ -60,6 +64,7 @@ def config_of(face: Face) -> uvicorn.Config:
         log_level="critical",
         access_log=False,
         server_header=False,
+        backlog=MOST_AT_THE_DOOR,
         timeout_graceful_shutdown=1,
     )
 
@@ -169,5 +174,5 @@ def _tell(answer: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent; this process ends with it
+    leave_to_the_parent()
     asyncio.run(serve())

@@ -6,7 +6,7 @@ import asyncio
 import json
 import re
 from typing import Any, NoReturn
-from urllib.parse import unquote
+from urllib.parse import unquote, unquote_to_bytes
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -31,6 +31,17 @@ def _only(request: Request, header: str) -> str | None:
     if len(values) > 1:
         bad(f"{header}: given {len(values)} times")
     return values[0].strip() if values else None
+
+
+def operation_of(request: Request) -> str:
+    """The operation id in its path. Bytes that are no UTF-8 would all become the same letter, and ids one another's."""
+    try:
+        unquote_to_bytes(request.scope["raw_path"]).decode()
+        return checked_id("operation id", request.path_params["operation_id"])
+    except UnicodeDecodeError:
+        bad("operation id: expected UTF-8, percent-encoded")
+    except InvalidInput as error:
+        bad(error.expected)
 
 
 def key_of(request: Request) -> str | None:
@@ -59,7 +70,9 @@ def name_of(request: Request, otherwise: str) -> str:
     """What it calls itself."""
     written = _only(request, "Request-Id")
     try:
-        return otherwise if written is None else checked_id("Request-Id", unquote(written))
+        return otherwise if written is None else checked_id("Request-Id", unquote(written, errors="strict"))
+    except UnicodeDecodeError:
+        bad("Request-Id: expected UTF-8, percent-encoded")
     except InvalidInput as error:
         bad(error.expected)
 
@@ -69,6 +82,8 @@ async def body_of(request: Request) -> dict[str, Any]:
     kind = (_only(request, "Content-Type") or "application/json").partition(";")[0].strip().lower()
     if kind != "application/json":
         bad("Content-Type: expected application/json", 415)
+    if (_only(request, "Content-Encoding") or "identity").lower() != "identity":
+        bad("Content-Encoding: expected none", 415)
     body = bytearray()
     try:
         async with asyncio.timeout(BODY_SECONDS):

@@ -9,9 +9,9 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import ClassVar
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -20,18 +20,18 @@ from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
-from starlette.types import Receive, Scope, Send
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from labkit import exchange
-from labkit.errors import InvalidInput, NotSent, OutcomeUnknown, Refused
-from labkit.real.reading import bad, body_of, key_of, name_of, token_of
-from labkit.records import checked_id, to_json
+from labkit.errors import NotSent, OutcomeUnknown, Refused, StoreError
+from labkit.real.connections import NoAnswer
+from labkit.real.reading import body_of, key_of, name_of, operation_of, token_of
+from labkit.records import to_json
 from labkit.remote import RemoteService
 from labkit.seams import Call, Delivery
 from labkit.wire import Remote
 
-HOLD_SECONDS = 60.0
+MOST_AT_ONCE = 8
+"""How many callers of one remote are served, or wait for its ledger, at a time."""
 
 
 @dataclass(frozen=True)
@@ -59,44 +59,31 @@ REFUSALS: Mapping[int, exchange.Refusal] = {
 Arrange = Callable[[Call], Arrangement]
 
 
-class Connections(H11Protocol):
-    """uvicorn's protocol, which also remembers each open connection: an app has no other way to cut one."""
-
-    by_client: ClassVar[dict[tuple[str, int], asyncio.Transport]] = {}
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Remember it."""
-        super().connection_made(transport)
-        if self.client is not None:
-            self.by_client[self.client] = transport
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        """Forget it."""
-        super().connection_lost(exc)
-        if self.client is not None:
-            self.by_client.pop(self.client, None)
+Aside = Callable[[RemoteService, Callable[[], Response]], Awaitable[Response]]
+"""Has the work of a remote done, wherever that is."""
 
 
-class NoAnswer(Response):
-    """Nothing is said: the connection is cut now, or once its caller has waited in vain."""
+async def at_once(service: RemoteService, work: Callable[[], Response]) -> Response:
+    """Do it here and now: nothing else happens meanwhile."""
+    return work()
 
-    def __init__(self, cut: bool) -> None:
-        super().__init__()
-        self._cut = cut
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Wait for the end of the connection, and see to it that it comes."""
-        transport = Connections.by_client.get(tuple(scope["client"] or ()))
-        if self._cut and transport is not None:
-            transport.abort()
-        try:
-            async with asyncio.timeout(HOLD_SECONDS):
-                while (await receive())["type"] != "http.disconnect":
-                    pass
-        except TimeoutError:
-            if transport is not None:
-                transport.abort()
-            await receive()
+class Threads:
+    """Threads for each remote, so that one whose ledger is locked keeps nobody but its own callers waiting."""
+
+    def __init__(self) -> None:
+        self._by_remote: dict[str, ThreadPoolExecutor] = {}
+
+    async def aside(self, service: RemoteService, work: Callable[[], Response]) -> Response:
+        """Have it done by a thread of the remote."""
+        if service.name not in self._by_remote:
+            self._by_remote[service.name] = ThreadPoolExecutor(MOST_AT_ONCE)
+        return await asyncio.get_running_loop().run_in_executor(self._by_remote[service.name], work)
+
+    def close(self) -> None:
+        """Wait for what is being done; nothing else is begun."""
+        for pool in self._by_remote.values():
+            pool.shutdown(cancel_futures=True)
 
 
 class Face:
@@ -104,24 +91,26 @@ class Face:
 
     Args:
         services: the remotes by name; whoever holds this mapping may change it.
-        arrange: says what becomes of each request; it is asked once for each that can be read.
+        arrange: says what becomes of each request; it is asked once for each that can be read, in their order.
+        aside: has the work of a remote done.
     """
 
-    def __init__(self, services: Mapping[str, RemoteService], arrange: Arrange) -> None:
-        self._services, self._arrange = services, arrange
+    def __init__(self, services: Mapping[str, RemoteService], arrange: Arrange, aside: Aside = at_once) -> None:
+        self._services, self._arrange, self._aside = services, arrange, aside
         self._unnamed = 0
 
     def app(self) -> Starlette:
         """Return the app; it answers under this machine's own names only."""
-        one = "/{remote}/operations/{operation_id:path}"
         routes = [
             Route("/", self._manual, methods=["GET"]),
             Route("/{remote}/ledger", self._ledger, methods=["GET"]),
-            Route(one, self._send, methods=["POST"]),
-            Route(one, self._query, methods=["GET"]),
+            Route("/{remote}/operations/{operation_id:path}", self._operation, methods=["GET", "POST"]),
         ]
         hosts = Middleware(TrustedHostMiddleware, allowed_hosts=["127.0.0.1", "localhost"], www_redirect=False)
         return Starlette(routes=routes, middleware=[hosts], exception_handlers={HTTPException: _problem})
+
+    async def _operation(self, request: Request) -> Response:
+        return await (self._send if request.method == "POST" else self._query)(request)
 
     async def _send(self, request: Request) -> Response:
         service, operation_id = self._addressed(request)
@@ -137,7 +126,7 @@ class Face:
             receipt = remote.send(operation_id, body, *headers)
             return JSONResponse(dataclasses.asdict(receipt), 200 if receipt.replayed else 201)
 
-        return self._deliver(service, call, send)
+        return await self._deliver(service, call, send)
 
     async def _query(self, request: Request) -> Response:
         service, operation_id = self._addressed(request)
@@ -147,20 +136,33 @@ class Face:
             standing = remote.query(operation_id, token)
             return JSONResponse(dataclasses.asdict(standing), 200 if standing.found else 404)
 
-        return self._deliver(service, Call(service.name, "query", operation_id, ""), query)
+        return await self._deliver(service, Call(service.name, "query", operation_id, ""), query)
 
-    def _deliver(self, service: RemoteService, call: Call, act: Callable[[Remote], Response]) -> Response:
+    async def _deliver(self, service: RemoteService, call: Call, act: Callable[[Remote], Response]) -> Response:
         """Do with a request what has been arranged for it, and let its caller see just that."""
         arranged = self._arrange(call)
         if arranged.refusal is not None:
             return _refusal(arranged.refusal)
+
+        def deliver() -> Response:
+            try:
+                return act(Remote(service, network=lambda _: arranged.delivery))
+            except Refused as refused:
+                why = (refused.reason, refused.category, refused.status, refused.retry_after_seconds)
+                return _refusal(exchange.Refusal(*why))
+            except (NotSent, OutcomeUnknown) as error:
+                if isinstance(error.__cause__, StoreError) and arranged.delivery is Delivery.DELIVERED:
+                    raise error.__cause__ from None
+                return NoAnswer(arranged.cut)
+
+        return await self._work(service, deliver)
+
+    async def _work(self, service: RemoteService, work: Callable[[], Response]) -> Response:
+        """Have something done to a ledger; where that cannot be used, say so."""
         try:
-            return act(Remote(service, network=lambda _: arranged.delivery))
-        except Refused as refused:
-            why = (refused.reason, refused.category, refused.status, refused.retry_after_seconds)
-            return _refusal(exchange.Refusal(*why))
-        except (NotSent, OutcomeUnknown):
-            return NoAnswer(arranged.cut)
+            return await self._aside(service, work)
+        except StoreError as broken:
+            return _broken(broken)
 
     async def _manual(self, request: Request) -> Response:
         remotes = {name: dataclasses.asdict(service.capabilities) for name, service in self._services.items()}
@@ -169,8 +171,12 @@ class Face:
     async def _ledger(self, request: Request) -> Response:
         """The ledger, for people: a worker must never decide by it."""
         service = self._service(request)
-        requests = [dict(zip(("operation", "request", "answer"), row, strict=True)) for row in service.requests()]
-        return JSONResponse({"effects": service.effects(), "requests": requests})
+
+        def read() -> Response:
+            requests = [dict(zip(("operation", "request", "answer"), row, strict=True)) for row in service.requests()]
+            return JSONResponse({"effects": service.effects(), "requests": requests})
+
+        return await self._work(service, read)
 
     def _service(self, request: Request) -> RemoteService:
         found = self._services.get(request.path_params["remote"])
@@ -179,10 +185,7 @@ class Face:
         return found
 
     def _addressed(self, request: Request) -> tuple[RemoteService, str]:
-        try:
-            return self._service(request), checked_id("operation id", request.path_params["operation_id"])
-        except InvalidInput as error:
-            bad(error.expected)
+        return self._service(request), operation_of(request)
 
     def _next_name(self) -> str:
         self._unnamed += 1
@@ -202,3 +205,9 @@ def _refusal(why: exchange.Refusal, headers: Mapping[str, str] | None = None) ->
     fields = {"title": why.reason, "status": why.status, "category": why.category}
     sent = {**(headers or {}), **wait}
     return JSONResponse(fields, why.status, sent, media_type="application/problem+json")
+
+
+def _broken(why: StoreError) -> Response:
+    """Without a category: whether anything came of the request is not known."""
+    fields = {"title": "the remote cannot use its ledger", "status": 503, "detail": str(why)}
+    return JSONResponse(fields, 503, media_type="application/problem+json")

@@ -14,12 +14,13 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import IO
 
 from labkit.errors import NotSent
 from labkit.real.children import END_SECONDS, START_SECONDS, Process, module
+from labkit.real.signals import leave_to_the_parent
 from labkit.remote import Capabilities
 
 CAN_FORK = hasattr(os, "fork") and hasattr(socket, "send_fds")
@@ -43,15 +44,14 @@ class Nursery:
             raise
         finally:
             theirs.close()
-        self._socket = ours
+        self._socket, self._asked = ours, 0
 
     def start(self, errors: IO[bytes]) -> tuple[Process, IO[bytes], IO[bytes]]:
         """Start a worker process; see `labkit.real.children.Start`."""
         orders, our_orders = os.pipe()
         our_answers, answers = os.pipe()
         try:
-            socket.send_fds(self._socket, [_message("start")], [orders, answers, errors.fileno()])
-            pid = int(self._answer())
+            pid = int(self.ask("start", files=[orders, answers, errors.fileno()]))
         except BaseException:
             os.close(our_orders)
             os.close(our_answers)
@@ -61,13 +61,18 @@ class Nursery:
             os.close(answers)
         return Forked(pid, self.ask), os.fdopen(our_orders, "wb"), os.fdopen(our_answers, "rb")
 
-    def ask(self, *words: object) -> str:
+    def ask(self, *words: object, files: Sequence[int] = ()) -> str:
         """Have something done to a worker process: only its parent can know that its number is still its own."""
-        self._socket.sendall(_message(*words))
-        return self._answer()
-
-    def _answer(self) -> str:
-        return _received(self._socket.recv(_WIDTH, socket.MSG_WAITALL))
+        self._asked += 1
+        message = _message(self._asked, *words)
+        if files:
+            socket.send_fds(self._socket, [message], files)
+        else:
+            self._socket.sendall(message)
+        while True:  # an interrupt may have left the answer to an earlier question behind
+            number, answer = _received(self._socket.recv(_WIDTH, socket.MSG_WAITALL)).split()
+            if int(number) == self._asked:
+                return answer
 
     def close(self) -> None:
         """End it."""
@@ -126,7 +131,7 @@ class _Parent:
             if len(message) < _WIDTH:
                 self._end_all()
                 return
-            word, *rest = _received(message).split()
+            number, word, *rest = _received(message).split()
             answer: object
             if word == "start":
                 answer = self._fork(files)
@@ -134,7 +139,7 @@ class _Parent:
                 answer = self._signal(*map(int, rest))
             else:
                 answer = self._wait(int(rest[0]), float(rest[1]))
-            self._told.sendall(_message(answer))
+            self._told.sendall(_message(number, answer))
 
     def _end_all(self) -> None:
         for pid in tuple(self._alive):
@@ -204,5 +209,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent; this process ends with it
+    leave_to_the_parent()
     main()

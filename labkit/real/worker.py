@@ -24,6 +24,7 @@ from labkit.policies import POLICIES
 from labkit.programs import Program
 from labkit.real.client import HttpService
 from labkit.real.programs import program_from
+from labkit.real.signals import leave_to_the_parent
 from labkit.remote import Capabilities
 from labkit.seams import Call, Delivery, ManualClock, Point
 from labkit.store import TaskStore
@@ -167,5 +168,5 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent; this process ends with it
+    leave_to_the_parent()
     raise SystemExit(main())

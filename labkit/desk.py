@@ -62,13 +62,13 @@ class Desk:
                 self.services[name] = files.enter_context(service)
             self._files = files.pop_all()
 
-    def queue(self, order: int = 1042, steps: int = 3) -> Task:
-        """Queue `task-1`: refund an order and tell the customer, or the first `steps` of that."""
+    def queue(self, order: int = 1042, steps: int = 3, task_id: str = TASK_ID) -> Task:
+        """Queue a task: refund an order and tell the customer, or the first `steps` of that."""
         planned = plan(order)
         if steps not in range(1, len(planned) + 1):
             raise InvalidInput(f"steps: 1 to {len(planned)}", steps)
-        task = self.store.enqueue(TASK_ID, planned[:steps])
-        open_conversation(self.store, TASK_ID, order)
+        task = self.store.enqueue(task_id, planned[:steps])
+        open_conversation(self.store, task_id, order)
         return task
 
     def worker(self, policy: Policy, name: str = "worker-1", lease_seconds: float = 30.0) -> Worker:

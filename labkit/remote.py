@@ -55,6 +55,7 @@ class Capabilities:
 Gate = Callable[[Request], Refusal | None]
 """Decides about a request before it is looked at; None lets it in."""
 
+KEY_REUSED = Refusal("the same key came with another body", "invalid", 422)
 _FENCED = Refusal("a newer fencing token has been seen", "permission", 412)
 
 
@@ -228,7 +229,7 @@ class RemoteService:
         db.execute("DELETE FROM keys WHERE first_used_at + ? <= ?", (self.capabilities.key_ttl_seconds, now))
         seen = db.execute("SELECT body, effect_id FROM keys WHERE key = ?", (request.key,)).fetchone()
         if seen is not None and seen[0] != request.body:
-            return Refusal("the same key came with another body", "invalid", 422)
+            return KEY_REUSED
         if seen is not None:
             return Receipt(self._reference(seen[1]), replayed=True)
         in_flight = db.execute("SELECT 1 FROM under_way WHERE key = ?", (request.key,)).fetchone() is not None

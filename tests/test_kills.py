@@ -12,10 +12,11 @@ from labkit.cli.drill import KINDS, MEANING, network_of, run_drill
 from labkit.cli.serve import drawn
 from labkit.errors import InvalidInput
 from labkit.real.children import ChildFailed
-from labkit.real.kills import Found, Tally, kill_at_random
+from labkit.real.kills import kill_at_random
 from labkit.real.service import REFUSALS
 from labkit.real.setting import Fates
 from labkit.real.stage import Stage
+from labkit.real.tally import Found, Tally
 from labkit.runs import Verdict
 from labkit.seams import Call, Delivery, seeded
 
@@ -71,7 +72,7 @@ def test_a_program_that_does_nothing_is_stuck_and_does_not_hang(stage: Stage):
 def test_kills_are_one_or_more_and_a_program_can_be_meant(stage: Stage):
     with pytest.raises(InvalidInput, match="kills: 1 or more"):
         kill_at_random("same_key", 0, stage=stage)
-    with pytest.raises(InvalidInput, match="a readable file"):
+    with pytest.raises(InvalidInput, match=r"a readable file of Python, found 'nowhere.py: No such file"):
         kill_at_random(Path("nowhere.py"), stage=stage)
     with pytest.raises(InvalidInput, match=r"a function, .* or one of assume_done"):
         kill_at_random("hope", stage=stage)
@@ -88,9 +89,49 @@ def test_a_tally_counts_kills_and_verdicts_the_best_first():
     assert [str(run) for run in runs] == [
         "duplicated; killed: after claim task-1; task-1/refund happened 2 times",
         "exactly once; killed: never",
-        "stopped clean; killed: during send x, after y; E: no",
+        "stopped clean; killed: during send x, after y; E: no; and 1 error more",
     ]
     assert tally.bad == runs[:1]
+
+
+def test_of_the_errors_of_a_run_the_first_of_each_kind_are_shown():
+    errors = ("E: 1", "E: 2", "F: 1", "G: 1", "H: 1", "H: 1", "H: 2")
+    assert str(Found((), Verdict.STUCK, {}, errors)) == "stuck; killed: never; E: 1; F: 1; G: 1; and 4 errors more"
+    assert str(Found((), Verdict.STUCK, {}, ("E: 1", "E: 1"))) == "stuck; killed: never; E: 1; and 1 error more"
+
+
+SHARES_A_KEY = """\
+def recover(task_id, store, remotes):
+    task = store.get(task_id)
+    lease = store.claim(task, "mine") if task.state == "queued" else store.take_over(task, "mine")
+    for operation in store.get(task_id).current:
+        if operation.result_ref is None:
+            memory = remotes[operation.remote].capabilities.key_ttl_seconds
+            lease, attempt = store.intend(lease, operation.id, key_memory_seconds=memory)
+            receipt = remotes[operation.remote].send(operation.id, operation.request, attempt.request_id, "my key")
+            lease = store.checkpoint(lease, operation.id, receipt.reference)
+    return store.succeed(lease)
+"""
+
+
+def test_a_key_that_several_operations_share_is_found_out(stage: Stage, capsys: pytest.CaptureFixture[str]):
+    tally = kill_at_random(SHARES_A_KEY, 2, 5, steps=1, stage=stage)
+    assert [run.confused > 0 for run in tally.runs[:2]] == [False, True]
+    assert "a key came with another body" in str(tally.confused[0])
+    assert run_drill("same_key", 1, 1, 1, play=lambda *a, **k: tally) == 1
+    found, runs = len(tally.confused), len(tally.runs)
+    assert capsys.readouterr().out.splitlines()[-1] == (
+        f"Warning: in {found} of {runs} runs a key came with another body. Each operation needs a key of its own, and "
+        "under it the same request every time."
+    )
+    own = kill_at_random(SHARES_A_KEY.replace('"my key"', "operation.id"), 2, 5, steps=1, stage=stage)
+    assert own.confused == ()
+    assert own.verdicts[Verdict.EXACTLY_ONCE] > 0
+
+
+def test_tasks_that_share_their_ledgers_are_judged_each_by_its_own_effects(stage: Stage):
+    tally = kill_at_random("same_key", 1, 5, steps=1, stage=stage)
+    assert [dict(run.effects) for run in tally.runs[:2]] == [{"task-1/refund": 1}, {"task-2/refund": 1}]
 
 
 # --- the command ------------------------------------------------------------------------------------
@@ -200,10 +241,50 @@ def test_the_command_says_how_many_runs_ended_how(capsys: pytest.CaptureFixture[
     tally = Tally(tuple(Found((), verdict, {}, refusals=1) for verdict in ends))
     assert run_drill("same_key", 1, 1, 1, play=lambda *a, **k: tally) == 1
     lines = capsys.readouterr().out.splitlines()
-    assert lines[1] == "0 kills in 8 runs. They ended:"
+    assert lines[0] == "0 kills in 8 runs. They ended:"
     counts = {Verdict.EXACTLY_ONCE: 2, Verdict.LOST: 2}
-    assert lines[2:8] == [f"{counts.get(one, 1):>6}  {one}: {MEANING[one]}" for one in Verdict]
-    assert lines[8:] == ["In 4 of 8 runs work was lost, doubled or stuck."]
+    assert lines[1:7] == [f"{counts.get(one, 1):>6}  {one}: {MEANING[one]}" for one in Verdict]
+    assert lines[7:] == ["In 4 of 8 runs work was lost, doubled or stuck."]
+
+
+def test_the_command_says_that_a_person_has_answered(stage: Stage, capsys: pytest.CaptureFixture[str]):
+    network = network_of(drawn({"response_lost": 1.0}, 5))
+    tally = kill_at_random("ask_person", 1, 5, steps=1, network=network, stage=stage)
+    assert all(run.asked for run in tally.runs)
+    assert run_drill("ask_person", 1, 1, 1, play=lambda *a, **k: tally) == 0
+    runs = len(tally.runs)
+    assert capsys.readouterr().out.splitlines()[-2] == (
+        f"In {runs} of {runs} runs the task waited for a person, who answered truthfully; without one it would wait "
+        "still."
+    )
+
+
+@pytest.mark.parametrize(
+    ("source", "told"),
+    [
+        (
+            "def make(a): ...\ndef rec(a): ...\n",
+            "expected a function called recover, or one function alone, that takes (task_id, store, remotes), "
+            "found '{file}: make, rec'",
+        ),
+        ("def fib(n): ...\n", "expected a function that takes (task_id, store, remotes), found 'fib(n)'"),
+        (
+            "def recover(a, *, b): ...\n",
+            "expected a function that takes (task_id, store, remotes), found 'recover(a, *, b)'",
+        ),
+        ("def recover(:\n", "SyntaxError: invalid syntax (mine.py, line 1)"),
+    ],
+    ids=["which", "another kind", "too few", "no Python"],
+)
+def test_a_file_that_is_no_program_is_said_before_anything_is_promised(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], source: str, told: str
+):
+    file = tmp_path / "mine.py"
+    file.write_text(source)
+    assert main(["drill", str(file), "--kills", "1"]) == 2
+    (line,) = capsys.readouterr().out.splitlines()
+    assert line.startswith("This went wrong: worker-1 did not start; it said: ")
+    assert line.endswith(told.format(file=file))
 
 
 def test_the_command_says_what_a_clean_result_is_worth(capsys: pytest.CaptureFixture[str]):
@@ -217,6 +298,6 @@ def test_the_command_tells_in_a_line_what_went_wrong(capsys: pytest.CaptureFixtu
         raise ChildFailed("worker-1", 0, "SyntaxError: no", "did not start")
 
     assert run_drill("mine.py", 1, 1, 1, play=fails) == 2
-    assert capsys.readouterr().out.endswith("This went wrong: worker-1 did not start; it said: SyntaxError: no\n")
+    assert capsys.readouterr().out == "This went wrong: worker-1 did not start; it said: SyntaxError: no\n"
     assert main(["drill", str(tmp_path / "nowhere.py")]) == 2
-    assert "This went wrong: expected a readable file of Python" in capsys.readouterr().out
+    assert capsys.readouterr().out.startswith("This went wrong: expected a readable file of Python")

@@ -8,9 +8,10 @@ from pathlib import Path
 from labkit.cli.serve import FAULTS, drawn, rates_of
 from labkit.errors import LabError
 from labkit.policies import POLICIES
-from labkit.real.kills import BAD, Found, Tally, kill_at_random
+from labkit.real.kills import kill_at_random
 from labkit.real.service import Arrange
 from labkit.real.setting import Fate, Fates
+from labkit.real.tally import BAD, Found, Tally
 from labkit.runs import Verdict
 from labkit.seams import Call, Delivery
 
@@ -58,28 +59,34 @@ def run_drill(
         play: plays the runs, as `kill_at_random` does.
 
     Returns:
-        0 if all is well; 1 if work was lost, doubled, stuck or given up without a reason; 2 if no drill could be held.
+        0 if all is well; 1 if work was lost, doubled, stuck or given up without a reason, or requests shared a key; 2
+        if no drill could be held.
     """
-    print(f"{program}: workers are real processes, the remotes are behind HTTP, and every kill is one.", flush=True)
+    told = _Told(f"{program}: workers are real processes, the remotes are behind HTTP, and every kill is one.")
     try:
         network = network_of(drawn(rates_of(faults, KINDS), seed))
         what = program if program in POLICIES else Path(program)
-        tally = play(what, kills, seed, steps, network=network, tell=_Examples())
+        tally = play(what, kills, seed, steps, network=network, tell=told.of_run, began=told.that_it_began)
     except LabError as error:
         print(f"This went wrong: {error}")
         return 2
     print("\n".join(lines_of(tally)))
-    return 1 if tally.bad or tally.given_up else 0
+    return 1 if tally.bad or tally.given_up or tally.confused else 0
 
 
-class _Examples:
-    """Shows the first runs that are not as they should be, as they end."""
+class _Told:
+    """Tells what this is, once it is under way, and the first runs that are not as they should be, as they end."""
 
-    def __init__(self) -> None:
-        self._left = MOST_SHOWN
+    def __init__(self, title: str) -> None:
+        self._title, self._left = title, MOST_SHOWN
 
-    def __call__(self, found: Found) -> None:
-        if self._left and (found.verdict in BAD or found.given_up):
+    def that_it_began(self) -> None:
+        if self._title:
+            print(self._title, flush=True)
+            self._title = ""
+
+    def of_run(self, found: Found) -> None:
+        if self._left and (found.verdict in BAD or found.given_up or found.confused):
             self._left -= 1
             print(f"  {found}", flush=True)
 
@@ -88,14 +95,23 @@ def lines_of(tally: Tally) -> list[str]:
     """Say how many runs ended how, and what that is worth."""
     lines = [f"{counted(tally.kills, 'kill')} in {counted(len(tally.runs), 'run')}. They ended:"]
     lines += [f"{count:>6}  {verdict}: {MEANING[verdict]}" for verdict, count in tally.verdicts.items()]
+    runs = counted(len(tally.runs), "run")
+    if tally.asked:
+        waited = "the task waited for a person, who answered truthfully; without one it would wait still"
+        lines.append(f"In {len(tally.asked)} of {runs} {waited}.")
     if tally.bad:
-        lines.append(f"In {len(tally.bad)} of {counted(len(tally.runs), 'run')} work was lost, doubled or stuck.")
+        lines.append(f"In {len(tally.bad)} of {runs} work was lost, doubled or stuck.")
     if tally.given_up:
         lines.append(
-            f"Warning: in {len(tally.given_up)} of {counted(len(tally.runs), 'run')} the program gave the task up, "
-            "though nobody cancelled it and no remote refused anything."
+            f"Warning: in {len(tally.given_up)} of {runs} the program gave the task up, though nobody cancelled it "
+            "and no remote refused anything."
         )
-    if not tally.bad and not tally.given_up:
+    if tally.confused:
+        lines.append(
+            f"Warning: in {len(tally.confused)} of {runs} a key came with another body. Each operation needs a key of "
+            "its own, and under it the same request every time."
+        )
+    if not tally.bad and not tally.given_up and not tally.confused:
         lines.append(CLEAN)
     return lines
 

@@ -113,10 +113,10 @@ def effects_at(desk: Desk) -> dict[str, int]:
     return dict(sorted(counts.items()))
 
 
-def setting_of(desk: Desk, program: str | Path | Program, lease_seconds: float) -> Setting:
+def setting_of(desk: Desk, program: str | Path | Program, lease_seconds: float, task_id: str = TASK_ID) -> Setting:
     """Return the setting of a worker process at a desk."""
     ledgers = {name: (desk.folder / f"{name}.sqlite", one.capabilities) for name, one in desk.services.items()}
-    return Setting(desk.folder / TASKS_FILE, TASK_ID, program, ledgers, lease_seconds=lease_seconds)
+    return Setting(desk.folder / TASKS_FILE, task_id, program, ledgers, lease_seconds=lease_seconds)
 
 
 def _faults(crashes: Sequence[str], pause_at: str | None) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,9 +15,12 @@ from labkit.person import answer_truthfully
 from labkit.programs import Program
 from labkit.real.clocks import ClockAhead
 from labkit.real.drill import desk_in_a_folder, effects_at, setting_of
+from labkit.real.programs import order_of
 from labkit.real.setting import Fate, Fates
 from labkit.real.stage import Stage
-from labkit.runs import Verdict, judge
+from labkit.real.tally import Found, Tally
+from labkit.remote import KEY_REUSED
+from labkit.runs import judge
 from labkit.seams import Call, Delivery, Point, reliable
 from labkit.states import ENDED_STATES, HELD_STATES, State
 
@@ -30,68 +33,8 @@ LONGEST_GRACE_SECONDS = 0.02
 """How long after an order a worker may be killed from outside: time enough to be in the middle of anything."""
 
 LEASE_SECONDS = 30.0
-BAD = (Verdict.STUCK, Verdict.LOST, Verdict.DUPLICATED)
-
-
-@dataclass(frozen=True)
-class Found:
-    """One run.
-
-    Args:
-        killed: where its workers were killed.
-        verdict: what it came to.
-        effects: how often each operation is in the ledgers.
-        errors: those that workers ended with.
-        refusals: how many calls were refused, by a remote or on the way to it.
-    """
-
-    killed: tuple[str, ...]
-    verdict: Verdict
-    effects: Mapping[str, int]
-    errors: tuple[str, ...] = ()
-    refusals: int = 0
-
-    @property
-    def given_up(self) -> bool:
-        """Whether the program stopped the task for no reason that is known: here no person ever stops one."""
-        return self.verdict is Verdict.STOPPED_CLEAN and self.refusals == 0
-
-    def __str__(self) -> str:
-        lines = [f"{self.verdict}; killed: {', '.join(self.killed) or 'never'}"]
-        lines += [f"{name} happened {count} times" for name, count in self.effects.items() if count != 1]
-        return "; ".join([*lines, *dict.fromkeys(self.errors)])
-
-
-@dataclass(frozen=True)
-class Tally:
-    """Many runs."""
-
-    runs: tuple[Found, ...]
-
-    @property
-    def kills(self) -> int:
-        """How many workers were really killed."""
-        return sum(len(run.killed) for run in self.runs)
-
-    @property
-    def verdicts(self) -> Mapping[Verdict, int]:
-        """How many runs came to each verdict, the best first."""
-        counts = Counter(run.verdict for run in self.runs)
-        return {verdict: counts[verdict] for verdict in Verdict if counts[verdict]}
-
-    @property
-    def bad(self) -> tuple[Found, ...]:
-        """The runs in which work was lost, doubled or got stuck."""
-        return tuple(run for run in self.runs if run.verdict in BAD)
-
-    @property
-    def given_up(self) -> tuple[Found, ...]:
-        """The runs in which the program stopped the task, though no person and no remote had refused anything."""
-        return tuple(run for run in self.runs if run.given_up)
-
-    def __str__(self) -> str:
-        told = ", ".join(f"{verdict}: {count}" for verdict, count in self.verdicts.items())
-        return f"{self.kills} kills in {len(self.runs)} runs; {told}"
+TASKS = {TASK_ID: 1042, "task-2": 1043}
+"""Carried one after the other over the same ledgers, each with the order that it is about."""
 
 
 def kill_at_random(
@@ -102,11 +45,13 @@ def kill_at_random(
     *,
     network: Fates = reliable,
     tell: Callable[[Found], None] = lambda found: None,
+    began: Callable[[], None] = lambda: None,
     stage: Stage | None = None,
 ) -> Tally:
     """Carry task after task, and kill workers on the way: half of them at a crossing, half somewhere after one.
 
-    A person answers truthfully, once nothing can be under way any more.
+    Two tasks share their ledgers, so that a key which is not the operation's own is found out. A person answers
+    truthfully, once nothing can be under way any more.
 
     Args:
         program: see `labkit.real.programs.order_of`.
@@ -115,6 +60,7 @@ def kill_at_random(
         steps: how many of the task's three operations to plan.
         network: what becomes of each call, as for a drill.
         tell: told of each run as it ends.
+        began: told of each worker that has started, so that the program can be run.
         stage: processes that are there already; None: some of its own.
 
     Raises:
@@ -123,6 +69,7 @@ def kill_at_random(
     """
     if kills < 1:
         raise InvalidInput("kills: 1 or more", kills)
+    order_of(program)  # what cannot be meant is said before anything is started
     draws, tally = random.Random(seed), Tally(())
     with ExitStack() as ends:
         stage = stage or ends.enter_context(Stage())
@@ -130,10 +77,13 @@ def kill_at_random(
             if tally.kills >= kills:
                 break
             with desk_in_a_folder(steps, ClockAhead()) as desk, closing_ledgers(stage):
-                run = _Run(desk, stage, network, draws, min(kills - tally.kills, MOST_KILLS_A_RUN))
-                found = run.play(program)
-            tally = Tally((*tally.runs, found))
-            tell(found)
+                for task_id, order in TASKS.items():
+                    if task_id != TASK_ID:
+                        desk.queue(order, steps, task_id)
+                    allowed = min(kills - tally.kills, MOST_KILLS_A_RUN)
+                    found = _Run(desk, task_id, stage, network, draws, allowed, began).play(program)
+                    tally = Tally((*tally.runs, found))
+                    tell(found)
     return tally
 
 
@@ -151,19 +101,23 @@ class _Run:
     """One task on its way through kills."""
 
     desk: Desk
+    task_id: str
     stage: Stage
     network: Fates
     draws: random.Random
     kills: int
+    began: Callable[[], None]
     killed: list[str] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
     refusals: int = 0
+    asked: int = 0
 
     def play(self, program: str | Path | Program) -> Found:
-        self.stage.open(setting_of(self.desk, program, LEASE_SECONDS), self.desk.clock)
+        self.stage.open(setting_of(self.desk, program, LEASE_SECONDS, self.task_id), self.desk.clock)
+        effects, answers = Counter(effects_at(self.desk)), self._answers()
         for number in range(1, MOST_LIVES + 1):
             self._wait()
-            task = self.desk.store.get(TASK_ID)
+            task = self.desk.store.get(self.task_id)
             if task.state is State.AWAITING_CONFIRMATION:
                 self._answer()
             elif task.state in ENDED_STATES:
@@ -172,23 +126,27 @@ class _Run:
                 self._live(f"worker-{number}")
         self.stage.settle()
         self.desk.clock.sleep(self.desk.store.assumptions.longest_under_way_seconds)
-        effects = effects_at(self.desk)
-        verdict = judge(self.desk.store.get(TASK_ID), effects)
-        refusals = self.refusals + self._refused_by_remotes()
-        return Found(tuple(self.killed), verdict, effects, tuple(self.errors), refusals)
+        return self._found(Counter(effects_at(self.desk)) - effects, self._answers() - answers)
 
-    def _deliver(self, call: Call) -> Fate:
+    def _found(self, effects: Counter[str], answers: Counter[str]) -> Found:
+        """What the run came to; of the effects and the answers, those since it began."""
+        verdict = judge(self.desk.store.get(self.task_id), effects)
+        refusals = self.refusals + sum(answer.startswith("refused") for answer in answers.elements())
+        confused = answers[f"refused: {KEY_REUSED.reason}"]
+        return Found(tuple(self.killed), verdict, effects, tuple(self.errors), refusals, self.asked, confused)
+
+    def deliver(self, call: Call) -> Fate:
         """Ask the network, and count what it refuses."""
         fate = self.network(call)
         self.refusals += fate is Delivery.REFUSED or not isinstance(fate, Delivery)
         return fate
 
-    def _refused_by_remotes(self) -> int:
-        answers = [answer for service in self.desk.services.values() for _, _, answer in service.requests()]
-        return sum(answer.startswith("refused") for answer in answers)
+    def _answers(self) -> Counter[str]:
+        """What the remotes have said, and how often."""
+        return Counter(answer for service in self.desk.services.values() for _, _, answer in service.requests())
 
     def _live(self, name: str) -> None:
-        life = _Doomed(name, self.desk, self._deliver, self.draws, len(self.killed) < self.kills)
+        life = _Doomed(name, self, len(self.killed) < self.kills)
         try:
             ended = self.stage.live(life, life.fatal)
         except SimulatedCrash:
@@ -199,7 +157,7 @@ class _Run:
 
     def _wait(self) -> None:
         """Let the time pass until somebody can go on with the task."""
-        task, now = self.desk.store.get(TASK_ID), self.desk.clock.now()
+        task, now = self.desk.store.get(self.task_id), self.desk.clock.now()
         if task.state is State.QUEUED:
             self.desk.clock.sleep(task.next_run_at - now)
         if task.state in HELD_STATES and task.lease_expires_at is not None:
@@ -208,8 +166,9 @@ class _Run:
     def _answer(self) -> None:
         """What a truthful, patient person does, once nothing is on a socket any more."""
         self.stage.settle()
+        self.asked += 1
         store, desk = self.desk.store, self.desk
-        answer_truthfully(store, store.get(TASK_ID), desk.clock, lambda one: effects_at(desk).get(one.id, 0) > 0)
+        answer_truthfully(store, store.get(self.task_id), desk.clock, lambda one: effects_at(desk).get(one.id, 0) > 0)
 
 
 class _Doomed:
@@ -217,20 +176,20 @@ class _Doomed:
 
     Args:
         name: its own.
-        desk: where it works.
-        network: what becomes of its calls.
-        draws: decides.
+        run: where it works.
         mortal: False: it lives.
     """
 
-    def __init__(self, name: str, desk: Desk, network: Fates, draws: random.Random, mortal: bool) -> None:
+    def __init__(self, name: str, run: _Run, mortal: bool) -> None:
         self.name, self.last = name, ""
-        self._desk, self._network, self._draws = desk, network, draws
-        self._left = draws.randrange(1, MOST_STEPS_TO_LIVE) if mortal else -1
-        self._from_outside = draws.random() < 0.5
+        self._run, self._draws = run, run.draws
+        self._left = self._draws.randrange(1, MOST_STEPS_TO_LIVE) if mortal else -1
+        self._from_outside = self._draws.random() < 0.5
 
     def cross(self, point: Point) -> None:
         """One step more; die here, if this is the one."""
+        if point.action == "start":
+            self._run.began()
         self._step(f"after {point.name}")
         if self._left == 0 and not self._from_outside:
             raise SimulatedCrash(f"{self.name} dies {self.last}")
@@ -238,15 +197,15 @@ class _Doomed:
     def deliver(self, call: Call) -> Fate:
         """One step more."""
         self._step(f"during {call.action} {call.operation_id}")
-        return self._network(call)
+        return self._run.deliver(call)
 
     def now(self) -> float:
         """The drill's clock."""
-        return self._desk.clock.now()
+        return self._run.desk.clock.now()
 
     def sleep(self, seconds: float) -> None:
         """Let the time pass."""
-        self._desk.clock.sleep(seconds)
+        self._run.desk.clock.sleep(seconds)
 
     def fatal(self) -> float | None:
         """In how many seconds it is killed from outside, if it is now."""

@@ -38,7 +38,8 @@ def order_of(program: str | Path | Program) -> Json:
         try:
             source = program.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
-            raise InvalidInput("a readable file of Python", f"{program}: {error}") from None
+            why = error.strerror if isinstance(error, OSError) else error
+            raise InvalidInput("a readable file of Python", f"{program}: {why}") from None
         return {"source": source, "file": str(program), "folder": str(program.resolve().parent)}
     if not callable(program):
         raise InvalidInput(f"a function, the path of a file, or one of {', '.join(POLICIES)}", program)
@@ -58,14 +59,13 @@ def program_from(order: Mapping[str, Any]) -> Program:
     """Make a program of what `order_of` has written; in the worker process, for this runs somebody's code."""
     if "pickle" in order:
         sys.path[:], written = pickle.loads(base64.b64decode(order["pickle"]))
-        found: Program = pickle.loads(written)
-        return found
+        return _fitting(pickle.loads(written))
     if order["folder"] is not None:
         sys.path.insert(0, order["folder"])
     made = sys.modules[MODULE] = types.ModuleType(MODULE)
     made.__file__ = order["file"]
     exec(compile(order["source"], order["file"], "exec"), made.__dict__)
-    return _recover_of(made)
+    return _fitting(_recover_of(made))
 
 
 def _recover_of(made: types.ModuleType) -> Program:
@@ -75,5 +75,23 @@ def _recover_of(made: types.ModuleType) -> Program:
     found = functions.get("recover", own[0] if len(own) == 1 else None)
     if found is None:
         names = ", ".join(sorted(one.__name__ for one in own)) or "none"
-        raise InvalidInput("a function recover(task_id, store, remotes)", f"{made.__file__}: {names}")
+        wanted = "a function called recover, or one function alone"
+        raise InvalidInput(f"{wanted}, that takes (task_id, store, remotes)", f"{made.__file__}: {names}")
     return found
+
+
+def _fitting(program: Program) -> Program:
+    """The program, which can be called as programs are.
+
+    Raises:
+        InvalidInput: it cannot.
+    """
+    try:
+        takes = inspect.signature(program)
+    except (TypeError, ValueError):  # it does not tell
+        return program
+    try:
+        takes.bind("task_id", "store", "remotes")
+    except TypeError:
+        raise InvalidInput("a function that takes (task_id, store, remotes)", f"{label_of(program)}{takes}") from None
+    return program

@@ -15,7 +15,8 @@ import pytest
 from served import Served
 
 from labkit.cli.serve import STRICT
-from labkit.real.kills import Tally, kill_at_random
+from labkit.real.kills import kill_at_random
+from labkit.real.tally import Tally
 from labkit.remote import RemoteService
 from labkit.runs import Verdict
 from labkit.seams import Delivery, seeded

@@ -165,7 +165,10 @@ def test_a_worker_that_is_busy_with_something_endless_ends_with_its_parent_all_t
     [
         ({"tasks": "nowhere/tasks.sqlite"}, "StoreNotFound: tasks.sqlite: unable to open database file"),
         ({"program": {"source": "1 +", "file": "mine.py", "folder": None}}, "SyntaxError: "),
-        ({"program": {"source": "x = 1", "file": "mine.py", "folder": None}}, "InvalidInput: expected a function rec"),
+        (
+            {"program": {"source": "x = 1", "file": "mine.py", "folder": None}},
+            "InvalidInput: expected a function called rec",
+        ),
         ({"program": {"source": "raise SystemExit(3)", "file": "mine.py", "folder": None}}, "SystemExit: 3"),
         ({"program": {"pickle": "bm8gcGlja2xl"}}, "UnpicklingError: "),
         ({"program": {"policy": "hope"}}, "KeyError: 'hope'"),

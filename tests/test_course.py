@@ -285,10 +285,12 @@ def finishes(db: Any, task_id: str, token: int) -> bool:
         return bool(db.execute(sql, (task_id, token)).rowcount)
 
 
-def test_a_check_of_a_usual_answer_takes_less_than_five_seconds():
-    started = time.monotonic()
-    check("0.1", operation_id)
-    assert time.monotonic() - started < 5
+def test_a_check_of_a_usual_answer_takes_less_than_five_seconds_of_the_processor():
+    """By the clock on the wall it takes longer on a busy machine; of child processes only Windows does not tell."""
+    started = os.times()
+    assert check("0.1", operation_id).passed
+    took = [now - then for now, then in zip(os.times()[:4], started[:4], strict=True)]
+    assert sum(took) < 5, took
 
 
 def test_a_check_works_on_another_thread():
@@ -386,7 +388,7 @@ def test_a_hostile_answer_gets_a_clear_message_in_time_and_leaves_nothing(
     first, *told, last = str(result).splitlines()
     assert (first, " ".join(told)) == ("exercise 0.1: not passed.", result.trouble)
     assert last == 'For a hint: from labkit.course import hint; hint("0.1")'
-    assert time.monotonic() - started < 9
+    assert time.monotonic() - started < 60  # killed, and not waited for
     assert strays() == []
     assert list(place.iterdir()) == []
     assert capfd.readouterr() == ("", "")
@@ -457,19 +459,32 @@ def test_a_run_without_an_end_is_told_in_few_lines_and_soon(monkeypatch: pytest.
     assert len(tables) <= story.MAX_LINES  # each takes as long as the whole run is long
 
 
-def test_a_search_that_is_slow_says_so_and_is_not_called_a_loop(place: Path):
-    def slow(task_id: str, store: Any, remote: Any) -> None:
-        until = time.process_time() + 0.05
-        while time.process_time() < until:
-            pass
-        Worker(store, {"payments": remote}, POLICIES["query_then_ask"], talks=False).run(task_id)
+def test_a_search_that_is_slow_says_so_and_is_not_called_a_loop(monkeypatch: pytest.MonkeyPatch):
+    """Here without a process that is killed after some seconds: how far it comes by then is up to the machine."""
+    monkeypatch.setattr(time, "sleep", time.sleep)  # the search puts another in its place
 
-    result = check("6.1", slow, 5)
+    class Slow:
+        seconds = 0.1
+
+        def run(self, hunts: Any) -> Any:
+            _, allowed = hunts.args
+            assert 0 < allowed < self.seconds  # of the check's own, so that there is time left to say it
+            return hunts(finishes_late)
+
+    with pytest.raises(Unfit) as unfit:
+        exercise("6.1").trial(Slow())  # type: ignore[arg-type]
     assert re.fullmatch(
         r"one worker at a time: after \d+ runs the time was up, and no law was broken so far\. Is the machine busy, or "
         r"does each run go on and on\? check\(…, seconds=60\) waits longer\.",
-        result.trouble,
+        str(unfit.value),
     )
+
+
+def finishes_late(task_id: str, store: Any, remote: Any) -> None:
+    until = time.monotonic() + 0.1
+    while time.monotonic() < until:
+        pass
+    Worker(store, {"payments": remote}, POLICIES["query_then_ask"], talks=False).run(task_id)
 
 
 def test_of_many_tasks_only_those_that_have_changed_are_shown_again():
@@ -525,7 +540,7 @@ def test_a_process_that_an_answer_has_started_ends_with_the_check(tmp_path: Path
 
     assert check("0.1", answer, seconds).passed == (seconds == 10)
     pid = int(noted.read_text())
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 60
     while psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE:
         assert time.monotonic() < deadline
 

@@ -17,7 +17,7 @@ from strays import strays, wait_until_stopped
 
 from labkit.desk import TASK_ID, TASKS_FILE, Desk
 from labkit.real import stage as stage_module
-from labkit.real.children import CAN_STOP, Child, ChildFailed, Start, module, python
+from labkit.real.children import CAN_STOP, KILLED, Child, ChildFailed, Start, module, python
 from labkit.real.drill import drill, setting_of
 from labkit.real.stage import Stage
 from labkit.real.warm import CAN_FORK, Nursery
@@ -454,3 +454,24 @@ def test_ctrl_c_reaches_the_whole_group_and_only_the_parent_heeds_it(tmp_path: P
     _, alive = psutil.wait_procs(below, timeout=PATIENCE)
     assert alive == []
     assert list(place.iterdir()) == []
+
+
+@pytest.mark.skipif(not CAN_FORK, reason="there is no nursery")
+def test_an_answer_that_an_interrupt_has_left_behind_is_not_taken_for_the_next():
+    nursery = Nursery()
+    child = Child("worker-1", nursery.start)
+    pipe = nursery._socket
+
+    class Interrupted:
+        sendall = staticmethod(pipe.sendall)
+
+        def recv(self, *_: object) -> bytes:
+            raise KeyboardInterrupt
+
+    nursery._socket = Interrupted()  # type: ignore[assignment]
+    with pytest.raises(KeyboardInterrupt):
+        child.kill()
+    nursery._socket = pipe
+    assert child.wait() in KILLED
+    child.close()
+    nursery.close()

@@ -1,6 +1,10 @@
 """Many real kills at random, and the command that lets a student hold such a drill."""
 
+import os
 import re
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -150,6 +154,26 @@ def test_the_command_drills_a_file_and_shows_how_it_fails(tmp_path: Path, capsys
     assert lines[ended].endswith("They ended:")
     assert any(line.strip().endswith("duplicated: the ledgers show an effect more than once") for line in lines[ended:])
     assert "work was lost, doubled or stuck" in lines[-1]
+    assert strays() == before
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such signals")
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP"])
+@pytest.mark.parametrize("to_all", [True, False])
+def test_a_drill_that_is_told_to_end_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, to_all: bool
+):
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    code = "import sys; from labkit.cli import main; sys.exit(main(['drill', 'same_key', '--kills', '1000']))"
+    pipe, number, before = subprocess.PIPE, getattr(signal, name), strays()
+    command = [sys.executable, "-c", code]
+    drill = subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, start_new_session=True)
+    assert drill.stdout is not None
+    assert drill.stdout.readline().startswith("same_key: workers are real processes")
+    (os.killpg if to_all else os.kill)(drill.pid, number)
+    _, said = drill.communicate(timeout=60)
+    assert (said, drill.returncode) == ("", 128 + number)
+    assert list(tmp_path.iterdir()) == []
     assert strays() == before
 
 

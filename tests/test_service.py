@@ -461,10 +461,8 @@ def test_a_request_that_does_not_come_to_its_end_is_not_waited_for(
     monkeypatch.setattr(server.config, "timeout_keep_alive", 0.2)
     with server.connected() as raw:
         raw.sendall(half)
-        while half and not (got := raw.recv(1000)).startswith(b"HTTP/1.1 ") and got:
-            pass
-        with suppress(ConnectionResetError):
-            while raw.recv(1000):
+        with suppress(ConnectionError):
+            while raw.recv(1000):  # an answer to what came before
                 raw.sendall(b"x")
 
 

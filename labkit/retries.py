@@ -15,6 +15,9 @@ from labkit.errors import InvalidInput, NotSent, OutcomeUnknown, Refused, Remote
 from labkit.records import checked_seconds, known
 
 
+NO_ATTEMPT = "attempts and first_attempt_at as numbers (this task has no attempt under way: is it still yours?)"
+
+
 class Category(StrEnum):
     """Why a call gave no result, by what helps."""
 
@@ -131,7 +134,11 @@ def next_move(
 
     Returns:
         `reconcile` after an unknown outcome; `retry` at a time within the budget after a transient error; else `fail`.
+
+    Raises:
+        InvalidInput: there is no attempt to decide about, as where somebody else holds the task by now.
     """
+    _check_under_way(attempts, first_attempt_at, now)
     budget, backoff = budget or Budget(), backoff or Backoff()
     category = category_of(error)
     if category is Category.UNCONFIRMED:
@@ -141,3 +148,12 @@ def next_move(
     wished = error.retry_after_seconds if isinstance(error, Refused) else None
     at = now + max(backoff.delay_seconds(attempts), wished or 0.0)
     return Move(Then.RETRY if at - first_attempt_at < budget.max_seconds else Then.FAIL, at)
+
+
+def _check_under_way(attempts: object, first_attempt_at: object, now: object) -> None:
+    if first_attempt_at is None or attempts in (None, 0):
+        raise InvalidInput(NO_ATTEMPT, (attempts, first_attempt_at))
+    if type(attempts) is not int or attempts < 1:
+        raise InvalidInput("attempts: 1 or more", attempts)
+    checked_seconds("first_attempt_at", first_attempt_at, float("-inf"))
+    checked_seconds("now", now, float("-inf"))

@@ -64,6 +64,8 @@ ERRORS: dict[str, Callable[[], RemoteError]] = {
     "NotSent": lambda: NotSent(REMOTE, OPERATION, "the connection was refused"),
     "OutcomeUnknown": lambda: OutcomeUnknown(REMOTE, OPERATION, "time-out: no answer came"),
     "Refused, transient": lambda: Refused(REMOTE, OPERATION, "overloaded", "transient", 503),
+    "Refused, Retry-After 0": lambda: Refused(REMOTE, OPERATION, "try again", "transient", 503, 0.0),
+    "Refused, Retry-After 1": lambda: Refused(REMOTE, OPERATION, "try again", "transient", 503, 1.0),
     "Refused, Retry-After 120": lambda: Refused(REMOTE, OPERATION, "slow down", "transient", 429, 120.0),
     "Refused, Retry-After 1200": lambda: Refused(REMOTE, OPERATION, "closed", "transient", 503, 1200.0),
     "Refused, Retry-After 3600": lambda: Refused(REMOTE, OPERATION, "closed", "transient", 503, 3600.0),
@@ -87,7 +89,8 @@ MOVE_HINTS = {
     "it is too late already.",
     "not_given_up_too_early": "NotSent, and Refused with the category transient, may go well next time. The budget of "
     "time runs from first_attempt_at, and ends with it, whatever the remote wishes within.",
-    "waits": "A Refused has retry_after_seconds, or None there: that is the least. The other errors have no such wish.",
+    "waits": "A Refused has retry_after_seconds, or None there: that is the least, and your own wait may be longer. The "
+    "other errors have no such wish. Later than now is none that is now, also where the remote's wish is 0.",
     "soon_enough": "Waits grow, up to a bound: a task that waits for longer than need be is late for nothing.",
     "decides_alike": "Nothing but the four arguments may count; jitter moves `at`, never `kind`.",
 }
@@ -99,6 +102,8 @@ CASES = (
     Case("Refused, invalid", 1, 0.0, Then.FAIL, _HOPELESS),
     Case("OutcomeUnknown", 1, 0.0, Then.RECONCILE, _UNKNOWN),
     Case("Refused, Retry-After 120", 1, 0.0, Then.RETRY, _EARLY, 120.0),
+    Case("Refused, Retry-After 0", 1, 0.0, Then.RETRY, _EARLY),
+    Case("Refused, Retry-After 1", 1, 0.0, Then.RETRY, _EARLY, 1.0),
     Case("NotSent", 4, 60.0, Then.RETRY, _EARLY),
     Case("NotSent", 5, 60.0, Then.FAIL, _BUDGET),
     Case("Refused, transient", 7, 60.0, Then.FAIL, _BUDGET),

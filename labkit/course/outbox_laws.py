@@ -6,6 +6,7 @@ from typing import Any
 
 from labkit.course.laws import in_short
 from labkit.explore.journal import Changed, Handed, Said
+from labkit.explore.row_laws import changes_of, moves_of
 from labkit.explore.sqlworld import SqlRun
 from labkit.states import ENDED_STATES
 
@@ -54,6 +55,19 @@ def announced_as_given(run: SqlRun) -> str:
     return ""
 
 
+def both_or_neither(run: SqlRun) -> str:
+    """The task ends and its message is written, or neither happens; nobody else's message is touched."""
+    for change in changes_of(run, "outbox"):
+        if change.before is not None:
+            gone = "deleted" if change.after is None else "changed"
+            return (
+                f"{change.worker} has {gone} the message of {change.before['task_id']}, {change.before['message_id']}"
+            )
+    for change, _, after in moves_of(run):
+        return f"{change.worker} made {after['id']} {after['state']}, and its message was refused: that id is taken"
+    return ""
+
+
 def no_message(run: SqlRun) -> str:
     """Where nothing has changed, nothing is announced."""
     (count,) = run.db.execute("SELECT count(*) FROM outbox").fetchone()
@@ -87,6 +101,14 @@ def marked(run: SqlRun) -> str:
     query = "SELECT message_id FROM outbox WHERE delivered_at IS NULL ORDER BY seq"
     waiting = [name for (name,) in run.db.execute(query)]
     return f"{waiting[0]} still waits" if waiting else ""
+
+
+def none_is_deleted(run: SqlRun) -> str:
+    """A message stays in the outbox, marked, once it was handed over."""
+    for change in changes_of(run, "outbox"):
+        if change.after is None and change.before is not None:
+            return f"{change.worker} has deleted {change.before['message_id']}"
+    return ""
 
 
 def counts(run: SqlRun) -> str:

@@ -34,6 +34,7 @@ NOTHING = "nothing yet"
 NO_EFFECT = "(What the ledger shows: nothing, from first to last.)"
 FROM_THE_START = "({} stood there from the start; other effects are the probe's own, and may come twice.)"
 WRONG = "<- WRONG"
+LAB, LAB_NOTE = " (lab)", "(lab: what the check itself does there, not your function.)"
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,8 @@ class Step:
     ledger: Mapping[str, int]
     fault: str = ""
     broken: bool = False
+    lab: bool = False
+    """The check's own work, and not that of the code on trial."""
 
 
 def story_of(steps: Sequence[Step], remotes: bool = True, real: Sequence[str] = ()) -> TextTable:
@@ -128,12 +131,13 @@ def _table(steps: Sequence[Step], kept: int, remotes: bool, real: Sequence[str])
             rows.append(("", f"... {cut} more ...", "", "", ""))
         rows.append(_row(step, before, real))
         before, cut = step, 0
+    notes = (LAB_NOTE,) if any(steps[number].lab for number in shown) else ()
     about_to = any(step.point.startswith(BEFORE) for step in steps)
     headers = (HEADERS[0], ABOUT_TO, *HEADERS[2:]) if about_to else HEADERS
     if any(step.ledger for step in steps):
-        notes = (FROM_THE_START.format(", ".join(real)),) if real else ()
+        notes += (FROM_THE_START.format(", ".join(real)),) if real else ()
         return TextTable(headers, tuple(rows), notes=notes, width=WIDTH)
-    notes = (NO_EFFECT,) if remotes else ()
+    notes += (NO_EFFECT,) if remotes else ()
     return TextTable(headers[:-1], tuple(row[:-1] for row in rows), notes=notes, width=WIDTH)
 
 
@@ -164,7 +168,8 @@ def _up_to_the_wrong(steps: Sequence[Step]) -> range:
 
 def _row(step: Step, before: Step | None, real: Sequence[str]) -> tuple[str, ...]:
     same = before is not None
-    who = DITTO if before is not None and before.worker == step.worker and step.worker else step.worker
+    alike = before is not None and (before.worker, before.lab) == (step.worker, step.lab) and step.worker
+    who = DITTO if alike else f"{step.worker}{LAB if step.lab else ''}"
     believes = DITTO if who == DITTO and before is not None and before.believes == step.believes else step.believes
     database = DITTO if same and before is not None and before.database == step.database else step.database
     if before is not None and database.count("\n") >= MANY_TASKS:

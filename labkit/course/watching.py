@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
+from dataclasses import replace
 from typing import Any
 
 from labkit.course.endings import Errors, ending
@@ -14,11 +15,13 @@ from labkit.course.submission import shortened
 from labkit.explore.capsule import capsule_of
 from labkit.explore.choices import Schedule, ScheduleMismatch
 from labkit.explore.scenario import Played, Scenario
+from labkit.explore.simulation import SimulatedWorld
 from labkit.explore.sqlworld import SqlWorld
 from labkit.explore.world import TaskWorld
-from labkit.runs import Moment, Run, database_view
+from labkit.runs import Moment, Run
 
 NOT_ALLOWED = "not allowed  <- WRONG"
+THE_WIRE, ARRIVES = "the wire", "the late request arrives"
 
 
 def failure_of(scenario: Scenario, schedule: Schedule, answer: Callable[..., Any]) -> dict[str, Any] | None:
@@ -51,14 +54,13 @@ def _watched(scenario: Scenario, schedule: Schedule) -> tuple[Played, list[Step]
     with closing(scenario.open()) as world:
         played, seen = world.watch(schedule, "")
         moments = seen.moments if isinstance(seen, Run) else seen
-        steps = [_step(moment) for moment in moments]
-        if isinstance(world, TaskWorld | SqlWorld):
-            steps = _with_ends(steps, world.ends)
-        if isinstance(seen, Run):
-            steps.append(Step("", "the end", "", database_view(seen.task), dict(seen.effects)))
-        elif isinstance(world, SqlWorld):
+        lab = world.by_the_lab if isinstance(world, SimulatedWorld) else set()
+        steps = [replace(_step(moment), lab=moment.number in lab) for moment in moments]
+        if isinstance(world, SimulatedWorld):
             database, ledger = world.last_look()
-            steps.append(Step("", "the end", "", database, dict(ledger)))
+            steps = _with_ends([*steps, Step("", "the end", "", database, dict(ledger))], world.ends)
+        if isinstance(seen, Run):
+            steps = _with_arrivals(steps)
         errors = world.record().errors if isinstance(world, TaskWorld | SqlWorld) else ()
         return played, steps, tuple(errors.items() if isinstance(errors, Mapping) else errors)
 
@@ -71,6 +73,16 @@ def _with_ends(steps: list[Step], ends: Sequence[tuple[int, str, BaseException]]
         point = (error.call if isinstance(error, NotAllowed) else "") or f"end {worker}"
         believes = NOT_ALLOWED if isinstance(error, NotAllowed) else shortened(f"{type(error).__name__}: {error}")
         told.insert(place, Step(worker, point, believes, before.database, before.ledger))
+    return told
+
+
+def _with_arrivals(steps: list[Step]) -> list[Step]:
+    """Add a step wherever something came to stand in a ledger though nobody was sending: it was under way."""
+    told: list[Step] = []
+    for step in steps:
+        if told and step.ledger != told[-1].ledger and not step.point.startswith("send "):
+            told.append(Step(THE_WIRE, ARRIVES, "", told[-1].database, step.ledger))
+        told.append(step)
     return told
 
 

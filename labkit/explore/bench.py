@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from labkit.errors import NotSent
 from labkit.explore.journal import Changed
 from labkit.explore.lives import Life
 from labkit.explore.record import Record
@@ -81,6 +82,15 @@ class Bench:
         """Hand a message to its consumer."""
         self._life.cross(Point("before", f"publish {message_id}"))
         self._world.handed(self._life, message_id)
+
+    def publish_in_vain(self, message_id: str) -> None:
+        """Hand a message to its consumer, who refuses it.
+
+        Raises:
+            NotSent: always.
+        """
+        self._life.cross(Point("before", f"publish {message_id}  !! refused"))
+        raise NotSent("consumer", message_id, "the connection was refused")
 
     def say(self, what: str, value: Any) -> None:
         """Tell the run's log what this worker believes."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from enum import Enum, auto
 from typing import Any, NoReturn, Protocol
 
@@ -100,6 +101,20 @@ def worker_here() -> str:
     return here.life.name if isinstance(here, _LifeGreenlet) else ""
 
 
+@contextmanager
+def lab_works() -> Iterator[None]:
+    """Tell what a worker does meanwhile as the lab's own work, where the code on trial is somebody else's."""
+    here = getcurrent()
+    if not isinstance(here, _LifeGreenlet):
+        yield
+        return
+    here.life.lab_works = True
+    try:
+        yield
+    finally:
+        here.life.lab_works = False
+
+
 class Life:
     """One worker from its start to its end or death.
 
@@ -118,6 +133,7 @@ class Life:
         self.result: Any = None
         self.error: BaseException | None = None
         self.hub = hub
+        self.lab_works = False
         self.started_at = hub.clock.now()
         self._program = program
         self._touches = self._naps = 0

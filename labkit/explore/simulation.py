@@ -37,6 +37,9 @@ class SimulatedWorld(WorldEvents):
         self.ends: list[tuple[int, str, BaseException]] = []
         """Of a run that was watched: behind how many moments a worker ended with an error, which worker, and which."""
 
+        self.by_the_lab: set[int] = set()
+        """Of a run that was watched: the numbers of the moments that are the lab's own work; see `lab_works`."""
+
         self._hub: Scheduler
 
     def close(self) -> None:
@@ -135,12 +138,18 @@ class SimulatedWorld(WorldEvents):
         if self._moments is not None:
             number, seen = len(self._moments) + 1, (point.name, point.learned, self._view(), self._ledger())
             self._moments.append(Moment(number, self.clock.now(), life.name, *seen))
+            if life.lab_works:
+                self.by_the_lab.add(number)
             self._places.append(len(self._hub.choices.steps))
 
     def ended(self, life: Life) -> None:
         """Keep how a worker ended, if somebody watches."""
         if self._moments is not None and life.error is not None:
             self.ends.append((len(self._moments), life.name, life.error))
+
+    def last_look(self) -> tuple[str, tuple[tuple[str, int], ...]]:
+        """What database and ledgers say at the end of the run just played, when all that was late has arrived."""
+        return self._view(), self._ledger()
 
     def _view(self) -> str:
         """What the database says."""
@@ -152,7 +161,7 @@ class SimulatedWorld(WorldEvents):
 
     def _watched(self, schedule: Schedule) -> tuple[Played, tuple[Moment, ...]]:
         """Play a schedule and keep what there was to see at every crossing."""
-        self._moments, self._places, self.ends = [], [], []
+        self._moments, self._places, self.ends, self.by_the_lab = [], [], [], set()
         try:
             played = self.play(schedule)
             return played, with_surprises(self._moments, self._places, played.steps)

@@ -127,10 +127,6 @@ class SqlWorld(SimulatedWorld):
             kept = frozenset(name for name, law in self.scenario.laws.items() if not law(run))
             self._kept.append((kept, sum(isinstance(one, Changed) for one in run.log)))
 
-    def last_look(self) -> tuple[str, tuple[tuple[str, int], ...]]:
-        """What database and ledgers say at the end of the run just played, when all that was late has arrived."""
-        return self._view(), self._ledger()
-
     def record(self) -> SqlRun:
         """All that is known of the run just played."""
         lives = self._hub.lives

@@ -68,8 +68,8 @@ def _move(move: Move, age: float) -> str:
 
 
 def _left(attempts: int, age: float) -> str:
-    seconds = max(BUDGET.max_seconds - age, 0.0)
-    return f"Left of the budget: {max(BUDGET.max_attempts - attempts, 0)} attempts and {seconds:g} s."
+    left, seconds = max(BUDGET.max_attempts - attempts, 0), max(BUDGET.max_seconds - age, 0.0)
+    return f"Left of the budget: {left} {'attempt' if left == 1 else 'attempts'} and {seconds:g} s."
 
 
 def _too_late(move: Move, age: float) -> str:

@@ -117,6 +117,25 @@ def deaf_to_the_remote(error, attempts, first_attempt_at, now):
     return Move(move.kind, None if move.at is None else now + 2**attempts)
 
 
+@wrong(
+    "7.1",
+    "The law that broke, waits:",
+    "Refused, Retry-After 0",
+    "You wait 0 s; retry later than now,",
+)
+def a_wish_for_nothing_is_a_wish(error, attempts, first_attempt_at, now):
+    move = branch_by_branch(error, attempts, first_attempt_at, now)
+    wish = getattr(error, "retry_after_seconds", None)
+    return move if move.at is None or wish is None else Move(move.kind, now + wish)
+
+
+@right("7.1")
+def the_remotes_wish_or_its_own_wait(error, attempts, first_attempt_at, now):
+    move = branch_by_branch(error, attempts, first_attempt_at, now)
+    wish = getattr(error, "retry_after_seconds", None)
+    return move if move.at is None or not wish else Move(move.kind, now + wish)
+
+
 @wrong("7.1", "The law that broke, not_given_up_too_early:")
 def one_try_is_enough(error, attempts, first_attempt_at, now):
     return Move(Then.RECONCILE if isinstance(error, OutcomeUnknown) else Then.FAIL)

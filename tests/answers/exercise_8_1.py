@@ -1,5 +1,6 @@
 """Exercise 8.1: a change and its message in one transaction."""
 
+import sqlite3
 import uuid
 
 from answers import right, wrong
@@ -60,6 +61,55 @@ def the_message_whoever_ends_it(db, task_id, token, message):
         changed = db.execute(f"{END} {MINE}", (task_id, token)).rowcount
         db.execute(POST.replace("INSERT", "INSERT OR IGNORE"), {"task_id": task_id, **message})
     return changed == 1
+
+
+TAKEN = ("A message that the outbox refuses", "The law that broke, both_or_neither:", "A hint: The INSERT is refused")
+
+
+@wrong("8.1", *TAKEN, "worker-1 made task-1 succeeded, and its message was refused: that id is taken")
+def a_refused_message_is_passed_over(db, task_id, token, message):
+    with db:
+        changed = db.execute(f"{END} {MINE}", (task_id, token)).rowcount
+        try:
+            if changed:
+                db.execute(POST, {"task_id": task_id, **message})
+        except sqlite3.IntegrityError:
+            pass
+    return changed == 1
+
+
+@wrong("8.1", *TAKEN, "worker-1 made task-1 succeeded, and its message was refused: that id is taken")
+def or_ignore(db, task_id, token, message):
+    with db:
+        changed = db.execute(f"{END} {MINE}", (task_id, token)).rowcount
+        if changed:
+            db.execute(POST.replace("INSERT", "INSERT OR IGNORE"), {"task_id": task_id, **message})
+    return changed == 1
+
+
+@wrong("8.1", *TAKEN, "worker-1 has deleted the message of task-2, task-1/succeeded")
+def or_replace(db, task_id, token, message):
+    with db:
+        changed = db.execute(f"{END} {MINE}", (task_id, token)).rowcount
+        if changed:
+            db.execute(POST.replace("INSERT", "INSERT OR REPLACE"), {"task_id": task_id, **message})
+    return changed == 1
+
+
+@right("8.1")
+def a_refused_message_is_a_no(db, task_id, token, message):
+    try:
+        return both_in_one(db, task_id, token, message)
+    except sqlite3.IntegrityError:
+        return False
+
+
+@wrong("8.1", "The law that broke, announces_only_what_happened:", "1 surprise (pause)", "<- WRONG", "row count says")
+def whatever_the_row_count(db, task_id, token, message):
+    with db:
+        db.execute(f"{END} {MINE}", (task_id, token))
+        db.execute(POST, {"task_id": task_id, **message})
+    return True
 
 
 @wrong("8.1", "The law that broke, every_end_is_announced:")
@@ -150,7 +200,9 @@ def says_nothing_where_it_is_not_its_own(db, task_id, token, message):
     return both_in_one(db, task_id, token, message) or None
 
 
-@wrong("8.1", "The law that broke, keeps_to_the_tables:", "1 surprise (pause)", "worker-2 ended with IntegrityError")
+@wrong(
+    "8.1", "The law that broke, announces_only_what_happened:", "1 surprise (pause)", "worker-2 ended with Integrity"
+)
 def the_message_first_and_again(db, task_id, token, message):
     with db:
         db.execute(POST, {"task_id": task_id, **message})

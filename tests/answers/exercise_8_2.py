@@ -137,7 +137,7 @@ def one_after_the_other(db, publish):
     return handed
 
 
-@right("8.2")
+@wrong("8.2", "The law that broke, none_is_deleted:", "worker-1 has deleted m1", "A hint: Mark it, and leave the row")
 def deletes_what_was_handed_over(db, publish):
     waiting = db.execute(WAITING).fetchall()
     for row in waiting:
@@ -157,7 +157,49 @@ def marks_whatever_waits_by_then(db, publish):
     return len(waiting)
 
 
-@wrong("8.2", LOST, "m3 never reached its consumer", "A consumer that refuses once")
+@right("8.2")
+def ends_where_it_is_refused(db, publish):
+    handed = 0
+    for (message_id,) in db.execute(WAITING).fetchall():
+        try:
+            publish(message_id)
+        except Exception:
+            break
+        with db:
+            db.execute(MARK, (message_id,))
+        handed += 1
+    return handed
+
+
+@wrong(
+    "8.2",
+    "A consumer that refuses once",
+    "The law that broke, in_order:",
+    "written as m1, m3, m2, they came as m1, m2, m3",
+    "publish m3  !! refused",
+    "A hint: publish raised: what did you do with that?",
+)
+def goes_on_behind_a_refusal(db, publish):
+    handed = 0
+    for (message_id,) in db.execute(WAITING).fetchall():
+        try:
+            publish(message_id)
+        except Exception:
+            continue
+        with db:
+            db.execute(MARK, (message_id,))
+        handed += 1
+    return handed
+
+
+@wrong(
+    "8.2",
+    LOST,
+    "m3 never reached its consumer",
+    "A consumer that refuses once",
+    "publish m3  !! refused",
+    "A hint: publish raised: what did you do with that?",
+)
 def refused_is_as_good_as_delivered(db, publish):
     handed = 0
     for (message_id,) in db.execute(WAITING).fetchall():

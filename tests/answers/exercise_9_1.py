@@ -65,7 +65,12 @@ def everything(operations):
     return [(f"{one['operation_id']}/undo", one["undo_request"]) for one in rows]
 
 
-@wrong("9.1", "The law that broke, only_what_was_done:", "2 are planned, and 3 were done")
+@wrong(
+    "9.1",
+    "The law that broke, what_cannot_be_undone:",
+    "task-1/send_email/undo is not on it",
+    "A hint: What cannot be undone goes on the list too, with None",
+)
 def without_what_cannot_be_undone(operations):
     return [pair for pair in last_done_first(operations) if pair[1] is not None]
 

@@ -15,6 +15,7 @@ from labkit.course.searching import Answer, Search, Setting
 from labkit.course.submission import Submission, Unfit, shortened, told_many
 from labkit.course.trials import WIDTH, Trial
 from labkit.explore.laws import LAWS
+from labkit.explore.lives import lab_works
 from labkit.explore.scenario import Scenario
 from labkit.explore.world import TaskScenario
 from labkit.policies import BY_CAPABILITY
@@ -115,7 +116,7 @@ PLAN_HINTS = {
     "only_what_was_done": "Which status has an operation that happened?",
     "undone_in_order": "Sort by position, backwards; rows come in any order.",
     "own_operation_id": "The operation's own id is taken, and so is its key: put /undo behind operation_id (not name).",
-    "what_cannot_be_undone": "Keep the pair and give None for its request, so that it is on record.",
+    "what_cannot_be_undone": "What cannot be undone goes on the list too, with None for its request: so it is on record.",
 }
 
 
@@ -129,6 +130,9 @@ def _wrong_plan(operations: list[Row], found: list[tuple[str, Row | None]]) -> t
     strange = next((name for name, _ in found if _undone(name) not in ids), None)
     if strange is not None:
         return "own_operation_id", f"{strange} is planned; {ids[0]}/undo is such an id."
+    left_out = [name for name, request in right if request is None and name not in dict(found)]
+    if left_out and found == [one for one in right if one[1] is not None]:
+        return "what_cannot_be_undone", f"{left_out[0]} is not on it."
     if sorted(_undone(name) for name, _ in found) != sorted(_undone(name) for name, _ in right):
         return "only_what_was_done", f"{len(found)} are planned, and {len(right)} were done."
     if [_undone(name) for name, _ in found] != [_undone(name) for name, _ in right]:
@@ -162,7 +166,8 @@ def compensating(allowed: frozenset[str], answer: Answer, strict: bool = False) 
     def works(task_id: str, store: TaskStore, remotes: Mapping[str, Remote]) -> Any:
         if store.get(task_id).direction is Direction.UNDO:
             return answer(task_id, *(listening(store, remotes, strict=True) if strict else (store, remotes)))
-        return Worker(store, remotes, BY_CAPABILITY, talks=False).run(task_id)
+        with lab_works():
+            return Worker(store, remotes, BY_CAPABILITY, talks=False).run(task_id)
 
     operations = tuple(plan()[:2])
     remotes = {one.remote: BOTH for one in operations}

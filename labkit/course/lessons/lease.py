@@ -44,6 +44,7 @@ from labkit.course.rows import OTHER, RUNNING, TASK, all_but, named_after, put_d
 from labkit.course.searching import Answer, Search, Setting
 from labkit.explore.bench import Bench
 from labkit.explore.benchworld import BenchScenario
+from labkit.explore.lives import lab_works
 from labkit.explore.row_laws import (
     CLAIM_LAWS,
     WORKER_LAWS,
@@ -75,7 +76,7 @@ ACQUIRE = (
 
 def acquired(db: Any, bench: Bench) -> int | None:
     """Acquire the task as the lab's own worker does, and return the token."""
-    with db:
+    with lab_works(), db:
         row = db.execute(ACQUIRE, {"name": bench.name, "now": bench.now()}).fetchone()
     return None if row is None else int(row[0])
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from labkit.course.exercises import Exercise
@@ -22,16 +23,17 @@ from labkit.course.outbox_laws import (
     MESSAGES,
     announced_as_given,
     announces_only_what_happened,
+    both_or_neither,
     counts,
     in_order,
     leaves_none_waiting,
     marked,
     message,
     no_message,
+    none_is_deleted,
 )
 from labkit.course.rows import OTHER, RUNNING, TASK, all_but, in_state, named_after
 from labkit.course.searching import Answer, Search, Setting
-from labkit.errors import NotSent
 from labkit.explore.bench import Bench, outbox_due
 from labkit.explore.benchworld import BenchScenario
 from labkit.explore.row_laws import (
@@ -64,8 +66,9 @@ def ends_and_tells(answer: Answer) -> Scenario:
         db.execute("INSERT INTO tasks (id, kind) VALUES (?, 'refund')", (TASK,))
 
     calling = (keeps_to_the_tables, no_worker_breaks, raises_nothing, leaves_nothing_open, tokens_only_grow)
-    announced = (announces_only_what_happened, every_end_is_announced, announced_as_given)
-    laws = named(*calling, *announced, *WORKER_LAWS, yes_means("finish", State.SUCCEEDED), says_yes_or_no)
+    announced = (every_end_is_announced, announced_as_given)
+    told = (yes_means("finish", State.SUCCEEDED), says_yes_or_no)
+    laws = named(announces_only_what_happened, *calling, *announced, *WORKER_LAWS, *told)
     return BenchScenario(works, prepare, laws, 1, frozenset({"crash", "pause"}))
 
 
@@ -81,6 +84,19 @@ def another_task(answer: Answer) -> Scenario:
 
     laws = named(raises_nothing, leaves_nothing_open, announced_as_given, every_end_is_announced)
     return BenchScenario(works, prepare, laws, 1, frozenset(), due=None)
+
+
+def refused_by_the_outbox(answer: Answer) -> Scenario:
+    """The id of the message is taken, by another task's: the outbox refuses it, and so the task must not end."""
+
+    def works(db: Any, bench: Bench) -> Any:
+        return asked(db, bench, answer, TASK, 1, message(TASK))
+
+    def prepare(db: Any) -> None:
+        db.executemany(RUNNING, [(TASK, 2), (OTHER, 2)])
+        db.execute(WAITING, (message(TASK)["message_id"], OTHER, 0))
+
+    return BenchScenario(works, prepare, named(both_or_neither, leaves_nothing_open), 1, frozenset(), due=None)
 
 
 def not_mine(answer: Answer) -> Scenario:
@@ -126,13 +142,13 @@ def refused_once(answer: Answer) -> Scenario:
 
     def relays(db: Any, bench: Bench) -> Any:
         def publish(message_id: str) -> None:
-            if bench.name == "worker-1" and message_id == MESSAGES[1]:
-                raise NotSent("consumer", message_id, "the connection was refused")
-            bench.publish(message_id)
+            refuses = bench.name == "worker-1" and message_id == MESSAGES[1]
+            (bench.publish_in_vain if refuses else bench.publish)(message_id)
 
         return asked(db, bench, answer, publish)
 
-    return BenchScenario(relays, _waiting, named(*DELIVERED, counts), 1, frozenset(), due=outbox_due)
+    laws = named(*DELIVERED, in_order, counts)
+    return BenchScenario(relays, _waiting, laws, 1, frozenset(), due=outbox_due)
 
 
 def two_relays(answer: Answer) -> Scenario:
@@ -151,12 +167,23 @@ def _waiting(db: Any) -> None:
     db.executemany(WAITING, [(name, TASK, -place) for place, name in enumerate(MESSAGES)])
 
 
-DELIVERED = (leaves_nothing_open, no_worker_breaks, every_message_keeps_its_id, every_message_is_handed_over, marked)
+DELIVERED = (
+    leaves_nothing_open,
+    no_worker_breaks,
+    every_message_keeps_its_id,
+    every_message_is_handed_over,
+    marked,
+    none_is_deleted,
+)
 
 
 ONE_COMMIT = "A crash can fall between two commits. Is the message in the transaction of the change?"
 MEANWHILE = "Mark what was published, by its message_id, and nothing else: others have written since."
 ORDER = "Which comes first, publish or the mark? Try a crash between the two, for both orders."
+REFUSED = (
+    "publish raised: what did you do with that? Where it raises, neither mark that message nor publish the next one."
+)
+REFUSES: Mapping[str, str] = dict.fromkeys(("every_message_is_handed_over", "in_order", "marked", "counts"), REFUSED)
 
 EXERCISES = (
     Exercise(
@@ -166,6 +193,7 @@ EXERCISES = (
             (
                 Setting("a worker that may die or sleep anywhere", ends_and_tells),
                 Setting("another task", another_task),
+                Setting("a message that the outbox refuses", refused_by_the_outbox),
                 Setting("what is not its own", not_mine),
             ),
             {
@@ -175,7 +203,10 @@ EXERCISES = (
                 "announced_as_given": "Write each field of the message as it came to you, and the id of this task. "
                 "Consumers know a message again by its id.",
                 "every_end_is_announced": ONE_COMMIT,
-                "announces_only_what_happened": ONE_COMMIT,
+                "announces_only_what_happened": "Did this UPDATE change a row? Its row count says whether there is "
+                "anything to announce; and a crash can fall between two commits.",
+                "both_or_neither": "The INSERT is refused, and what becomes of the UPDATE? Let the error out of the `with "
+                "db:`: that rolls both back.",
                 "no_message": "The row count of the UPDATE says whether there is anything to announce.",
                 "must_be_refused": f"{GUARDS} The token alone is not enough: it stays when the task has ended.",
                 "only_the_current_token": TOKEN,
@@ -205,7 +236,7 @@ EXERCISES = (
                 Setting(
                     "a message written meanwhile", written_meanwhile, hints={"every_message_is_handed_over": MEANWHILE}
                 ),
-                Setting("a consumer that refuses once", refused_once),
+                Setting("a consumer that refuses once", refused_once, hints=REFUSES),
             ),
             {
                 "leaves_nothing_open": LEFT_OPEN,
@@ -214,6 +245,7 @@ EXERCISES = (
                 "in_order": "Rows come in no order of their own, and ids and times need not grow: ORDER BY seq.",
                 "leaves_none_waiting": "One call hands over all that waits, one message after the other.",
                 "marked": "What was handed over is marked: delivered_at. Is that committed? Does a later call find it?",
+                "none_is_deleted": "Mark it, and leave the row where it is: what was said to whom is history too.",
                 "counts": "Return the number of messages that you have published.",
                 "no_worker_breaks": "Is a SELECT still being read when you write? Others wrote since: fetchall first.",
             },

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import suppress
-from dataclasses import dataclass
+from contextlib import closing, suppress
+from dataclasses import dataclass, replace
 from functools import partial
 from types import MappingProxyType
 from typing import Any
@@ -15,6 +15,7 @@ from labkit.course.submission import NotAttempted, Submission, Unfit, told_by
 from labkit.course.trials import Trial
 from labkit.course.watching import as_steps
 from labkit.errors import RemoteError
+from labkit.explore.choices import Schedule
 from labkit.explore.laws import LAWS
 from labkit.explore.programs import LabWorker
 from labkit.explore.record import Record
@@ -131,12 +132,13 @@ class Catch:
         shown = f"{len(RIGHT)} right programs accepted in {found['schedules']:,} runs, {len(WRONG)} wrong ones caught"
         if not found["broke"]:
             return Trial(True, found["schedules"], found["happened"], (shown,))
+        story = story_of([Step(**step) for step in found["steps"]])
         return Trial(
             False,
             found["schedules"],
             found["happened"],
             run=found["run"],
-            story=story_of([Step(**step) for step in found["steps"]]),
+            story=replace(story, notes=(*story.notes, found["given"])),
             law=found["broke"],
             broke=LAWS_OF_LAWS[found["broke"]],
             hint=found["hint"],
@@ -151,7 +153,15 @@ LAWS_OF_LAWS = {
 
 def judge_programs(law: Callable[[FinishedRun], Any]) -> dict[str, Any]:
     """Explore every program with a student's law; this is what runs in the child process."""
-    totals: dict[str, Any] = {"schedules": 0, "happened": {}, "broke": "", "run": "", "steps": [], "hint": ""}
+    totals: dict[str, Any] = {
+        "schedules": 0,
+        "happened": {},
+        "broke": "",
+        "run": "",
+        "steps": [],
+        "hint": "",
+        "given": "",
+    }
     for program in (*RIGHT, *WRONG):
         scenario = _scenario(program, {"yours": _asking(law)})
         shown = explore(scenario, 1)
@@ -177,10 +187,23 @@ def _scenario(program: Program, laws: Mapping[str, Callable[[Record], str]]) -> 
     )
 
 
+def finished(record: Record) -> FinishedRun:
+    """A run as a law is asked about it."""
+    statuses = {one.id: str(one.status) for one in record.task.operations}
+    return FinishedRun(str(record.task.state), MappingProxyType(statuses), MappingProxyType(dict(record.effects)))
+
+
+def _given(scenario: TaskScenario, schedule: Schedule) -> str:
+    """What a law was asked about, as it saw it."""
+    with closing(scenario.open()) as world:
+        world.play(schedule)
+        run = finished(world.record())
+    return f"Your law saw: state {run.state!r}, operations {dict(run.operations)}, effects {dict(run.effects)}."
+
+
 def _asking(law: Callable[[FinishedRun], Any]) -> Callable[[Record], str]:
     def asked(record: Record) -> str:
-        statuses = {one.id: str(one.status) for one in record.task.operations}
-        run = FinishedRun(str(record.task.state), MappingProxyType(statuses), MappingProxyType(dict(record.effects)))
+        run = finished(record)
         asked = f"Asked about a run that ended {run.state}, it"
         try:
             said = told_by(partial(law, run), asked)
@@ -193,8 +216,9 @@ def _asking(law: Callable[[FinishedRun], Any]) -> Callable[[Record], str]:
     return asked
 
 
-def _seen(scenario: TaskScenario, schedule: Any, broke: str, run: str, hint: str) -> dict[str, Any]:
-    return {"broke": broke, "run": run, "hint": hint, "steps": [vars(one) for one in as_steps(scenario, schedule)]}
+def _seen(scenario: TaskScenario, schedule: Schedule, broke: str, run: str, hint: str) -> dict[str, Any]:
+    steps = [vars(one) for one in as_steps(scenario, schedule)]
+    return {"broke": broke, "run": run, "hint": hint, "steps": steps, "given": _given(scenario, schedule)}
 
 
 LOOK_AT_THE_STATE = "A run may end well, end stopped, or wait for a person: look at the state before you refuse."

@@ -38,16 +38,20 @@ def ending(played: Played, errors: Errors, answer: Callable[..., Any]) -> str:
     if played.law == TELLS or isinstance(named, NotAllowed):
         where = "" if named is None else _line(named, answer)
         return f" It happened {where}." if where else ""
+    stopped = [(worker, error.__cause__) for worker, error in errors if isinstance(error, NotAllowed)]
+    raised = [one for one in errors if not isinstance(one[1], NotAllowed)]
     left = played.law == LEFT
-    telling = [one for one in errors if _is_own(one[1]) or (left and _is_for_good(one[1]))]
-    return next((_told(worker, error, answer) for worker, error in (*telling, *(errors[-1:] if left else ()))), "")
+    telling = [one for one in raised if _is_own(one[1]) or (left and _refused_for_good(one[1]))]
+    behind = [(worker, error) for worker, error in stopped if error is not None]
+    told = (*telling, *behind, *(raised[-1:] if left else ()))
+    return next((_told(worker, error, answer) for worker, error in told), "")
 
 
 def _is_own(error: BaseException) -> bool:
     return not isinstance(error, ChangeRefused | RemoteError)
 
 
-def _is_for_good(error: BaseException) -> bool:
+def _refused_for_good(error: BaseException) -> bool:
     return isinstance(error, Refused) and error.category != "transient"
 
 

@@ -89,8 +89,8 @@ MOVE_HINTS = {
     "it is too late already.",
     "not_given_up_too_early": "NotSent, and Refused with the category transient, may go well next time. The budget of "
     "time runs from first_attempt_at, and ends with it, whatever the remote wishes within.",
-    "waits": "A Refused has retry_after_seconds, or None there: that is the least, and your own wait may be longer. The "
-    "other errors have no such wish. Later than now is none that is now, also where the remote's wish is 0.",
+    "waits": "A Refused has retry_after_seconds, or None there: that is the least. The other errors have no such wish. "
+    "Where the wish is 0, as where there is none, your own wait counts: later than now.",
     "soon_enough": "Waits grow, up to a bound: a task that waits for longer than need be is late for nothing.",
     "decides_alike": "Nothing but the four arguments may count; jitter moves `at`, never `kind`.",
 }

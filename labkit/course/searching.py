@@ -100,9 +100,10 @@ class Search:
 
     def _hint(self, title: str, law: str, how: str) -> str:
         here = next(one.hints for one in self.settings if one.title == title)
-        hints = {**self.hints, **here}
-        closer = (hint for name, hint in hints.items() if name.startswith(f"{law}: ") and name[len(law) + 2 :] in how)
-        return next(closer, "") or hints.get(law) or EVERYWHERE.get(law, "")
+        own = {**self.hints, **here}
+        hints = (*own.items(), *EVERYWHERE.items())
+        closer = (hint for name, hint in hints if name.startswith(f"{law}: ") and name[len(law) + 2 :] in how)
+        return next(closer, "") or own.get(law) or EVERYWHERE.get(law, "")
 
 
 def _clue(steps: Sequence[Step], how: str) -> str:

@@ -26,9 +26,10 @@ MAX_CELL, MAX_POINT = 40, 80
 MIN_SAME = 2
 """So many workers that do what the one before them did are told as one."""
 
+SEVERAL = re.compile(r"^task-\S+ .*\n.*task-\S+ ")
 NUMBER = re.compile(r"\d+")
 MANY_TASKS = 4
-"""From so many on, only those that have changed are shown again."""
+"""From so many on, or where it is long, only those that have changed are shown again."""
 
 NOTHING = "nothing yet"
 NO_EFFECT = "(What the ledger shows: nothing, from first to last.)"
@@ -131,7 +132,7 @@ def _table(steps: Sequence[Step], kept: int, remotes: bool, real: Sequence[str])
             rows.append(("", f"... {cut} more ...", "", "", ""))
         rows.append(_row(step, before, real))
         before, cut = step, 0
-    notes = (LAB_NOTE,) if any(steps[number].lab for number in shown) else ()
+    notes: tuple[str, ...] = (LAB_NOTE,) if any(steps[number].lab for number in shown) else ()
     about_to = any(step.point.startswith(BEFORE) for step in steps)
     headers = (HEADERS[0], ABOUT_TO, *HEADERS[2:]) if about_to else HEADERS
     if any(step.ledger for step in steps):
@@ -172,25 +173,32 @@ def _row(step: Step, before: Step | None, real: Sequence[str]) -> tuple[str, ...
     who = DITTO if alike else f"{step.worker}{LAB if step.lab else ''}"
     believes = DITTO if who == DITTO and before is not None and before.believes == step.believes else step.believes
     database = DITTO if same and before is not None and before.database == step.database else step.database
-    if before is not None and database.count("\n") >= MANY_TASKS:
+    if before is not None and (database.count("\n") >= MANY_TASKS or ("\n" in database and len(database) > MAX_POINT)):
         known = before.database.splitlines()
         database = "\n".join(line for line in database.splitlines() if line not in known) or DITTO
     if step.broken:
         database = f"{step.database if database == DITTO else database}\n{WRONG}"
-    ledger = DITTO if same and before is not None and before.ledger == step.ledger else ledger_text(step.ledger, real)
+    shown = ledger_text(step.ledger, real, several=SEVERAL.search(step.database) is not None)
+    ledger = DITTO if same and before is not None and before.ledger == step.ledger else shown
     point = _short(step.point.removeprefix(BEFORE), MAX_POINT)
     crossing = f"{point}  !! {step.fault}" if step.fault else point
     return (who, crossing, _short(believes, MAX_CELL), database, ledger)
 
 
-def ledger_text(ledger: Mapping[str, int], real: Sequence[str] = ()) -> str:
-    """Effects by operation, one a line; more than one of a kind is marked. For `real` see `story_of`."""
-    lines = [_effects(name, count, real) for name, count in sorted(ledger.items()) if count]
+def ledger_text(ledger: Mapping[str, int], real: Sequence[str] = (), several: bool = False) -> str:
+    """Effects by operation, one a line; more than one of a kind is marked.
+
+    Args:
+        ledger: the counts.
+        real: see `story_of`.
+        several: there are several tasks, so an operation is told with its task.
+    """
+    lines = [_effects(name, count, real, several) for name, count in sorted(ledger.items()) if count]
     return "\n".join(lines) or NOTHING
 
 
-def _effects(operation_id: str, count: int, real: Sequence[str]) -> str:
-    name = operation_id if real else operation_id.partition("/")[2] or operation_id
+def _effects(operation_id: str, count: int, real: Sequence[str], several: bool) -> str:
+    name = operation_id if real or several else operation_id.partition("/")[2] or operation_id
     wrong = count > 1 and (not real or operation_id in real)
     return f"{name} {count}x{f'  {WRONG}' if wrong else ''}"
 

@@ -20,7 +20,10 @@ from labkit.explore.sqlworld import SqlWorld
 from labkit.explore.world import TaskWorld
 from labkit.runs import Moment, Run
 
-NOT_ALLOWED = "not allowed  <- WRONG"
+NOT_ALLOWED = "not allowed"
+STOPPED = "  <- WRONG"
+"""Behind what a worker believes that did what no law lets it do."""
+
 THE_WIRE, ARRIVES = "the wire", "the late request arrives"
 
 
@@ -71,7 +74,10 @@ def _with_ends(steps: list[Step], ends: Sequence[tuple[int, str, BaseException]]
     for place, worker, error in reversed(ends):
         before = steps[max(place - 1, 0)] if steps else Step("", "", "", "", {})
         point = (error.call if isinstance(error, NotAllowed) else "") or f"end {worker}"
-        believes = NOT_ALLOWED if isinstance(error, NotAllowed) else shortened(f"{type(error).__name__}: {error}")
+        believes = shortened(f"{type(error).__name__}: {error}")
+        if isinstance(error, NotAllowed):
+            own = type(error.__cause__).__name__ if error.__cause__ is not None else NOT_ALLOWED
+            believes = f"{own}{STOPPED}"
         told.insert(place, Step(worker, point, believes, before.database, before.ledger))
     return told
 
@@ -87,10 +93,12 @@ def _with_arrivals(steps: list[Step]) -> list[Step]:
 
 
 def _until_stopped(steps: list[Step], played: Played) -> list[Step]:
-    """The steps up to the call that was not allowed, if that is what broke the law: what follows explains nothing."""
+    """The steps up to what was not allowed, by the worker that the law is about if it names one: the rest explains
+    nothing."""
     worker = played.how.partition(" ")[0]
-    stops = (n for n, one in enumerate(steps, start=1) if one.believes == NOT_ALLOWED and one.worker == worker)
-    return steps[: next(stops, None)]
+    stops = {n: one.worker for n, one in enumerate(steps, start=1) if one.believes.endswith(STOPPED)}
+    named = any(one.worker == worker for one in steps)
+    return steps[: next((n for n, who in stops.items() if who == worker or not named), None)]
 
 
 def _step(moment: Moment) -> Step:

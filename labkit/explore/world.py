@@ -111,7 +111,7 @@ class TaskWorld(SimulatedWorld):
             name: RemoteService(ledgers[name], name, capabilities, self.clock, late_by_seconds=scenario.late_by_seconds)
             for name, capabilities in scenario.remotes.items()
         }
-        self.store.enqueue(TASK_ID, scenario.operations, budget=scenario.budget)
+        self._prepare()
         self._rows = [self._rows_of(database) for database in (self._warm, *ledgers.values())]
         self._task = self._known(self._warm, partial(self.store.get, TASK_ID))
         self._row = self._known(self._warm, self._read_row)
@@ -124,6 +124,10 @@ class TaskWorld(SimulatedWorld):
         asked = self.scenario
         self._witness = Witness()
         self._person = Person(self.store, self.clock, self._effects, asked.person, asked.compensate)
+
+    def _prepare(self) -> None:
+        """Put down what every run begins with."""
+        self.store.enqueue(TASK_ID, self.scenario.operations, budget=self.scenario.budget)
 
     def _database(self, file: str, schema: Schema) -> Database:
         """Open one of the world's files."""

@@ -1,6 +1,9 @@
 """Exercises 10.1a to 10.1c: recover the agent, by what each remote can do."""
 
 from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from hashlib import sha256
 
 from answers import right, wrong
 from answers.exercise_6_1 import DOUBLED, LOST, MAX_ROUNDS, STUCK, acquire, settle_by_query
@@ -9,11 +12,14 @@ from labkit import (
     POLICIES,
     Category,
     ChangeRefused,
+    Condition,
     ConditionUnmet,
+    Direction,
     Outcome,
     RemoteError,
     State,
     Worker,
+    WrongState,
 )
 
 KNOWN = "The law that broke, records_what_it_knows:"
@@ -21,13 +27,13 @@ NEEDLESS = "The law that broke, asks_only_when_it_must:"
 FORGOTTEN = ("Payments remembers a key for 10 s", DOUBLED, "1 surprise (late)", "A key that the remote has forgotten")
 
 
-def settle_by_key(store, lease, remotes, doubt):
+def settle_by_key(store, lease, remotes, doubt, key_of=lambda operation: operation.id):
     """Send what is in doubt again under its own key; tells whether that settled it."""
     remote = remotes[doubt.remote]
     for _ in range(MAX_ROUNDS):
         memory = remote.capabilities.key_ttl_seconds
         try:
-            lease, reference = send(store, lease, remotes, doubt, doubt.id, key_memory_seconds=memory)
+            lease, reference = send(store, lease, remotes, doubt, key_of(doubt), key_memory_seconds=memory)
         except ConditionUnmet:
             return settle_by_query(store, lease, remote)
         if reference is not None:
@@ -36,18 +42,28 @@ def settle_by_key(store, lease, remotes, doubt):
     return False
 
 
-def settle_by_capability(store, lease, remotes, doubt):
+def settle_by_capability(store, lease, remotes, doubt, key_of=lambda operation: operation.id):
     can = remotes[doubt.remote].capabilities
     if can.idempotency_keys:
-        return settle_by_key(store, lease, remotes, doubt)
+        return settle_by_key(store, lease, remotes, doubt, key_of)
     if can.status_query:
         return settle_by_query(store, lease, remotes[doubt.remote])
     store.ask(lease, "neither keys nor a query", 3600)
     return False
 
 
-def recover_with(settle, task_id, store, remotes, name="me"):
+def cancels(store, task):
+    """End a task that nobody holds, where somebody wants it stopped; tells whether that was to be done."""
+    if task.state is not State.QUEUED or not task.cancel_requested or task.direction is not Direction.DO:
+        return False
+    store.cancel(task)
+    return True
+
+
+def recover_with(settle, task_id, store, remotes, name="me", key_of=lambda operation: operation.id):
     for _ in range(MAX_ROUNDS):
+        if cancels(store, store.get(task_id)):
+            return
         lease = acquire(store, store.get(task_id), name)
         while lease is not None:
             task = store.get(task_id)
@@ -61,7 +77,16 @@ def recover_with(settle, task_id, store, remotes, name="me"):
             if operation is None:
                 store.succeed(lease)
                 return
-            lease, reference = send(store, lease, remotes, operation, operation.id)
+            if task.cancel_requested:
+                store.cancel(lease)
+                return
+            try:
+                lease, reference = send(store, lease, remotes, operation, key_of(operation))
+            except ConditionUnmet as unmet:
+                if unmet.condition is not Condition.NO_CANCEL:
+                    raise
+                store.cancel(lease)
+                return
             if lease is not None and reference is not None:
                 lease = store.checkpoint(lease, operation.id, reference)
         else:
@@ -76,6 +101,26 @@ def by_capability(task_id, store, remotes):
         recover_with(settle_by_capability, task_id, store, remotes)
     except ChangeRefused:
         return
+
+
+def under(key_of, name, about):
+    def recover(task_id, store, remotes):
+        with suppress(ChangeRefused):
+            recover_with(partial(settle_by_capability, key_of=key_of), task_id, store, remotes, key_of=key_of)
+
+    recover.__name__, recover.__doc__ = name, about
+    return recover
+
+
+SHARED = ("A second task at the same remotes", "A hint: The remote has met this key before")
+LOST_BY_KEY = (*SHARED, LOST, "task-2 succeeded, but the ledger shows no task-2/")
+
+right("10.1a")(under(lambda one: sha256(one.id.encode()).hexdigest(), "under_a_hash_of_the_id", "A key of its own."))
+right("10.1a")(under(lambda one: one.id.partition("/")[0], "under_the_task_s_id", "One operation a task: as good."))
+wrong("10.1a", *LOST_BY_KEY)(under(lambda one: "refund-key", "one_key_for_all", "A constant."))
+wrong("10.1a", *LOST_BY_KEY)(under(lambda one: one.name, "the_name_is_the_key", "The same in every task."))
+wrong("10.1b", *LOST_BY_KEY)(under(lambda one: one.id.partition("/")[0], "the_task_is_the_key", "Two at one remote."))
+wrong("10.1c", *LOST_BY_KEY)(under(lambda one: one.name, "the_name_is_the_key", "The same in every task."))
 
 
 @right("10.1a")
@@ -345,10 +390,28 @@ def nothing_was_ever_sent(task_id, store, remotes):
     by_capability(task_id, Hearsay(store, outcome=Outcome.NOT_SENT), remotes)
 
 
-@wrong("10.1a", "A remote that forbids it", "The law that broke, ends_as_refused:")
+@wrong(
+    "10.1a",
+    "A remote that forbids it",
+    "The law that broke, ends_as_refused:",
+    "end worker-5",
+    "not allowed  <- WRONG",
+)
 @wrong("10.1b", "A remote that forbids it", "The law that broke, ends_as_refused:")
 def never_fails(task_id, store, remotes):
     by_capability(task_id, Hearsay(store, never_fails=True), remotes)
+
+
+@wrong(
+    "10.1a",
+    "A remote that forbids it",
+    "The law that broke, ends_as_refused:",
+    "ConditionUnmet  <- WRONG",
+    "worker-5 ended with ConditionUnmet, in line ",
+    "retry_later task-1 refused: expected attempts left",
+)
+def never_fails_and_lets_errors_pass(task_id, store, remotes):
+    recover_with(settle_by_capability, task_id, Hearsay(store, never_fails=True), remotes)
 
 
 @wrong("10.1a", "A remote that is overloaded once", KNOWN)
@@ -364,3 +427,125 @@ def a_refusal_is_no_error_of_mine(task_id, store, remotes):
             return lease.state
 
     by_capability(task_id, Deaf(store), remotes)
+
+
+BUSY = ("A remote that is overloaded once", "The law that broke, comes_when_it_was_told:", "A hint: next_move knows")
+
+
+@wrong("10.1a", *BUSY, "Retry-After was 120 s, and it was put off for 5 s")
+@wrong("10.1b", *BUSY, "Retry-After was 120 s, and it was put off for 5 s")
+def in_five_seconds_whatever_was_said(task_id, store, remotes):
+    class Hasty(Hearsay):
+        def retry_later(self, lease, operation_id, outcome, category, at):
+            return self.store.retry_later(lease, operation_id, outcome, category, self.store.clock.now() + 5)
+
+    by_capability(task_id, Hasty(store), remotes)
+
+
+class Uncancelled(Hearsay):
+    """A store of which nobody knows that a task can be cancelled."""
+
+    def cancel(self, held):
+        raise WrongState("cancel", "task-1", "cancel as a state", "none") if self.told.get("loud") else Silence
+
+    def get(self, task_id):
+        return replace(self.store.get(task_id), cancel_requested=False)
+
+
+class Silence(ChangeRefused):
+    """Nothing happens."""
+
+    def __init__(self):
+        super().__init__("cancel", "task-1", "nobody", "somebody")
+
+
+CANCELLED = ("A person who cancels", "1 surprise (cancel)", "A hint: Ada has asked for a cancel")
+
+
+@wrong("10.1c", *CANCELLED, STUCK, "the task is left")
+def never_cancels(task_id, store, remotes):
+    by_capability(task_id, Uncancelled(store), remotes)
+
+
+@wrong("10.1c", *CANCELLED, "The law that broke, bounded:")
+def goes_on_and_on_where_intend_is_refused(task_id, store, remotes):
+    class Stubborn(Uncancelled):
+        def intend(self, lease, *args, **kwargs):
+            while True:
+                try:
+                    return self.store.intend(lease, *args, **kwargs)
+                except ConditionUnmet as unmet:
+                    if unmet.condition is not Condition.NO_CANCEL:
+                        raise
+
+    by_capability(task_id, Stubborn(store), remotes)
+
+
+@wrong("10.1a", KNOWN, "and has not sent it", "A hint: It stopped behind its intent, and knows that nothing was sent")
+def renews_between_intent_and_sending(task_id, store, remotes):
+    class Renewing(Hearsay):
+        def intend(self, lease, *args, **kwargs):
+            lease, attempt = self.store.intend(lease, *args, **kwargs)
+            return self.store.renew(lease), attempt
+
+    by_capability(task_id, Renewing(store), remotes)
+
+
+@right("10.1a")
+def renews_before_the_intent(task_id, store, remotes):
+    class Renewing(Hearsay):
+        def intend(self, lease, *args, **kwargs):
+            return self.store.intend(self.store.renew(lease), *args, **kwargs)
+
+    by_capability(task_id, Renewing(store), remotes)
+
+
+@right("10.1a")
+def records_that_a_renewal_was_refused(task_id, store, remotes):
+    class Renewing(Hearsay):
+        def intend(self, lease, operation_id, **kwargs):
+            lease, attempt = self.store.intend(lease, operation_id, **kwargs)
+            try:
+                return self.store.renew(lease), attempt
+            except ConditionUnmet:
+                if lease.state is State.RUNNING:
+                    at = self.store.clock.now() + 1
+                    self.store.retry_later(lease, operation_id, Outcome.NOT_SENT, Category.TRANSIENT, at)
+                    raise
+                return lease, attempt
+
+    by_capability(task_id, Renewing(store), remotes)
+
+
+@wrong(
+    "10.1a",
+    "expected attempts and first_attempt_at as numbers (this task has no attempt under way: is it still yours?)",
+)
+def decides_for_a_task_that_is_no_longer_its_own(task_id, store, remotes):
+    class Forgetting(Hearsay):
+        def get(self, task_id):
+            task = self.store.get(task_id)
+            return replace(task, attempts=0, first_attempt_at=None) if task.attempts else task
+
+    by_capability(task_id, Forgetting(store), remotes)
+
+
+@wrong(
+    "10.1a", STUCK, "ended with WrongState, in line ", "retry_later task-1 refused: expected running, found uncertain"
+)
+def everything_is_transient(task_id, store, remotes):
+    """As a student wrote it: whatever is raised, later again."""
+    task = store.get(task_id)
+    lease = acquire(store, task)
+    if lease is None:
+        return
+    operation = store.get(task_id).next_operation
+    if operation is None:
+        store.succeed(lease)
+        return
+    try:
+        lease, attempt = store.intend(lease, operation.id)
+        receipt = remotes[operation.remote].send(operation.id, operation.request, attempt.request_id, operation.id)
+        store.succeed(store.checkpoint(lease, operation.id, receipt.reference))
+    except Exception:
+        store.retry_later(lease, operation.id, Outcome.NOT_SENT, Category.TRANSIENT, store.clock.now() + 5)

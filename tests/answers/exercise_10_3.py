@@ -36,7 +36,7 @@ def state_by_state(run):
     return done == {name for name, count in run.effects.items() if count}
 
 
-@wrong("10.3", REFUSES)
+@wrong("10.3", REFUSES, "Your law saw: state 'cancelled', operations {'task-1/refund': 'pending'}, effects {}.")
 def only_success(run):
     return run.state == "succeeded" and not doubled(run)
 
@@ -56,7 +56,12 @@ def never_anything(run):
     return False
 
 
-@wrong("10.3", SLIPS, "One that sends again without a key slips through")
+@wrong(
+    "10.3",
+    SLIPS,
+    "One that sends again without a key slips through",
+    "Your law saw: state 'succeeded', operations {'task-1/refund': 'done'}, effects {'task-1/refund': 2}.",
+)
 def always(run):
     return True
 

@@ -1,11 +1,14 @@
 """Exercise 9.2: carry out an undo that may crash too."""
 
+import hashlib
+
 from answers import right, wrong
 from answers.exercise_6_1 import DOUBLED, MAX_ROUNDS, STUCK, acquire
 from labkit import (
     POLICIES,
     Category,
     ChangeRefused,
+    ConditionUnmet,
     NotSent,
     Outcome,
     OutcomeUnknown,
@@ -63,9 +66,13 @@ def undo(task_id, store, remotes, key_of=lambda operation: operation.id, settle=
                 if not settle or task.in_doubt is None:
                     return
                 doubt = task.in_doubt
-                lease, reference = send(
-                    store, lease, remotes, doubt, key_of(doubt), key_memory_seconds=memory_of(remotes, doubt)
-                )
+                try:
+                    lease, reference = send(
+                        store, lease, remotes, doubt, key_of(doubt), key_memory_seconds=memory_of(remotes, doubt)
+                    )
+                except ConditionUnmet:
+                    store.ask(lease, "the key may be forgotten", 3600)
+                    return
                 if reference is not None:
                     store.settle(lease, doubt.id, True, "key", reference)
                     lease = None
@@ -90,6 +97,60 @@ def step_by_step(task_id, store, remotes):
 @right("9.2")
 def the_labs_worker(task_id, store, remotes):
     Worker(store, remotes, POLICIES["by_capability"], talks=False).run(task_id)
+
+
+@right("9.2")
+def under_a_hash_of_the_id(task_id, store, remotes):
+    try:
+        undo(task_id, store, remotes, key_of=lambda one: hashlib.sha256(one.id.encode()).hexdigest())
+    except ChangeRefused:
+        return
+
+
+FORGOTTEN = ("Remotes that remember a key for 10 s", DOUBLED, "A key that the remote has forgotten is a new one")
+
+
+@wrong("9.2", *FORGOTTEN, "2 surprises (cancel", "the wire    the late request")
+def no_remote_ever_forgets(task_id, store, remotes):
+    class Believing:
+        def __getattr__(self, name):
+            return getattr(store, name)
+
+        def intend(self, lease, operation_id, key_memory_seconds=None):
+            memory = None if key_memory_seconds is None else 1e9
+            return store.intend(lease, operation_id, key_memory_seconds=memory)
+
+    undo(task_id, Believing(), remotes)
+
+
+@wrong("9.2", "Remotes that remember a key for 10 s", STUCK, "Who can tell then? See ask.")
+def leaves_lying_what_may_not_be_sent_again(task_id, store, remotes):
+    class Silent:
+        def __getattr__(self, name):
+            return getattr(store, name)
+
+        def ask(self, lease, reason, seconds):
+            return lease.state
+
+    undo(task_id, Silent(), remotes)
+
+
+SHARED = ("A second task at the same remotes", "A hint: The remote has met this key before")
+
+
+@wrong("9.2", *SHARED, "task-1 is compensated, and record and ledger disagree about task-1/refund/undo")
+def one_key_for_all(task_id, store, remotes):
+    undo(task_id, store, remotes, key_of=lambda operation: "undo-key")
+
+
+@wrong("9.2", *SHARED, "task-2 is compensated, and record and ledger disagree about task-2/refund/undo")
+def the_name_is_the_key(task_id, store, remotes):
+    undo(task_id, store, remotes, key_of=lambda operation: operation.name)
+
+
+@wrong("9.2", *SHARED)
+def the_task_is_the_key(task_id, store, remotes):
+    undo(task_id, store, remotes, key_of=lambda operation: f"{task_id}/undo")
 
 
 @wrong("9.2", DOUBLED, "/undo stands 2 times")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from itertools import permutations, product
 from typing import Any
@@ -12,6 +13,7 @@ from labkit.course.asking import STRICT_LAWS, listening
 from labkit.course.exercises import Exercise
 from labkit.course.lessons.reconcile import HINTS, SAID
 from labkit.course.searching import Answer, Search, Setting
+from labkit.course.second_task import LOSING_LAWS, SHARED, TITLE, TwoTasks, due_first
 from labkit.course.submission import Submission, Unfit, shortened, told_many
 from labkit.course.trials import WIDTH, Trial
 from labkit.explore.laws import LAWS
@@ -116,7 +118,7 @@ PLAN_HINTS = {
     "only_what_was_done": "Which status has an operation that happened?",
     "undone_in_order": "Sort by position, backwards; rows come in any order.",
     "own_operation_id": "The operation's own id is taken, and so is its key: put /undo behind operation_id (not name).",
-    "what_cannot_be_undone": "What cannot be undone goes on the list too, with None for its request: so it is on record.",
+    "what_cannot_be_undone": "What cannot be undone goes on the list too, with None for its request.",
 }
 
 
@@ -157,7 +159,7 @@ def _listed(pairs: list[tuple[str, Row | None]]) -> str:
     return "\n".join(f"{name}: {'None' if request is None else 'a request'}" for name, request in pairs) or "nothing"
 
 
-def compensating(allowed: frozenset[str], answer: Answer, strict: bool = False) -> Scenario:
+def compensating(allowed: frozenset[str], answer: Answer, strict: bool = False) -> TaskScenario:
     """The lab's worker carries out the task; once a person wants it undone, a student's function takes over.
 
     Where it is `strict`, what goes on record must be what was said.
@@ -175,9 +177,36 @@ def compensating(allowed: frozenset[str], answer: Answer, strict: bool = False) 
     return TaskScenario(works, operations, remotes, allowed=allowed, compensate=True, laws=laws)
 
 
+def forgetful(answer: Answer) -> Scenario:
+    """The same at remotes that soon forget a key, and say so."""
+    can = replace(BOTH, key_ttl_seconds=SHORT_MEMORY_SECONDS)
+    carried = compensating(FORGETTING, answer)
+    return replace(carried, remotes=dict.fromkeys(carried.remotes, can))
+
+
+def two_tasks(answer: Answer) -> Scenario:
+    """Two tasks are to be undone, each with two operations at one remote."""
+
+    def works(task_id: str, store: TaskStore, remotes: Mapping[str, Remote]) -> Any:
+        return answer(due_first(task_id, store), store, remotes)
+
+    refund = plan()[0]
+    twice = (refund, replace(refund, name="voucher"))
+    return TwoTasks(works, twice, {refund.remote: BOTH}, 1, frozenset(), laws=LAWS, second=twice, undo=True)
+
+
+SHORT_MEMORY_SECONDS = 10.0
+FORGETTING = frozenset({"cancel", "late"})
 UNDOING = frozenset({"cancel", "crash"})
 LOSING = frozenset({"cancel", "refused", "request_lost", "response_lost", "late"})
 DOUBTING = frozenset({"cancel", "response_lost"})
+
+FORGOTTEN = {
+    "no_second_effect": "A key that the remote has forgotten is a new one. How long does this remote remember? Its "
+    "capabilities say so, and intend wants to know.",
+    "settled_in_the_end": "The store lets nothing be sent again that the remote may have forgotten (ConditionUnmet). "
+    "Who can tell then? See ask.",
+}
 
 EXERCISES = (
     Exercise(
@@ -199,6 +228,8 @@ EXERCISES = (
                 Setting("a cancel, and workers that die", partial(compensating, UNDOING), 2),
                 Setting("a cancel, and a wire that loses", partial(compensating, LOSING), 2),
                 Setting("what goes on record", partial(compensating, DOUBTING, strict=True), 2),
+                Setting(f"remotes that remember a key for {SHORT_MEMORY_SECONDS:g} s", forgetful, 2, FORGOTTEN),
+                Setting(TITLE, two_tasks, 0, dict.fromkeys(LOSING_LAWS, SHARED)),
             ),
             {
                 **HINTS,
@@ -217,7 +248,8 @@ EXERCISES = (
             "Loop: operation = store.get(task_id).next_operation; None: compensated. intend, remotes[operation.remote]"
             ".send(operation.id, operation.request, attempt.request_id, operation.id), checkpoint. OutcomeUnknown: "
             "lose_track, then intend(lease, id, key_memory_seconds=remotes[operation.remote].capabilities"
-            ".key_ttl_seconds), send, settle(lease, id, True, 'key', receipt.reference).",
+            ".key_ttl_seconds), send, settle(lease, id, True, 'key', receipt.reference). Where that intend is refused "
+            "(ConditionUnmet): ask(lease, reason, 3600).",
         ),
         seconds=30.0,
     ),

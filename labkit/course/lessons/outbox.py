@@ -205,7 +205,7 @@ EXERCISES = (
                 "every_end_is_announced": ONE_COMMIT,
                 "announces_only_what_happened": "Did this UPDATE change a row? Its row count says whether there is "
                 "anything to announce; and a crash can fall between two commits.",
-                "both_or_neither": "The INSERT is refused, and what becomes of the UPDATE? Let the error out of the `with "
+                "both_or_neither": "The INSERT is refused, and what of the UPDATE? Let the error out of the `with "
                 "db:`: that rolls both back.",
                 "no_message": "The row count of the UPDATE says whether there is anything to announce.",
                 "must_be_refused": f"{GUARDS} The token alone is not enough: it stays when the task has ended.",

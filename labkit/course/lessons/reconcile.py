@@ -114,11 +114,15 @@ HINTS = {
     "keeps_the_result": "The result is the remote's own reference: of a receipt, or of what a query has found.",
     "effect_as_planned": "What is to be sent stands on record: operation.request.",
     "asks_only_who_can_tell": "What this remote can do stands in remote.capabilities. Who else can know?",
+    "records_what_it_knows: has not sent it": "It stopped behind its intent, and knows that nothing was sent. "
+    "What may be refused (renew, say) comes before intend; after it put not_sent on record, by retry_later.",
     "waits_before_it_tries_again": "next_run_at is a time on the store's clock; now is store.clock.now().",
     "the_work_is_done": TRANSIENT,
     "fails_only_for_a_cause": TRANSIENT,
     "ends_as_refused": "Refused has a category: transient passes, permission and invalid do not. Record it.",
     "asks_only_when_it_must": "Try what the remote can do first: a query, and a resend under a key that it remembers.",
+    "no_worker_breaks: is it still yours?": "Somebody else holds the task by now, and its record is theirs. Read it "
+    "anew and compare task.lease_token with lease.token before you decide.",
     "no_worker_breaks": "It ended by an error of its own. What can the store and the wire raise there?",
     "within_budget": "Every sending is an intent, and intents count.",
     "bounded": "It goes round and round. What must change before another round makes sense?",

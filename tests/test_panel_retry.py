@@ -28,7 +28,8 @@ def test_the_move_is_told_with_the_category_and_what_is_left(
 ):
     shown = show(error, attempts, age)
     assert f"<p><b>{move}</b>. The category is {category}: " in shown
-    assert f"Left of the budget: {5 - attempts} attempts and {3600 - age:g} s." in shown
+    left = {1: "1 attempt"}.get(5 - attempts, f"{5 - attempts} attempts")
+    assert f"Left of the budget: {left} and {3600 - age:g} s." in shown
     assert ("<img" in shown) == move.startswith("retry")
 
 

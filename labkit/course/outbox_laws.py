@@ -71,7 +71,8 @@ def both_or_neither(run: SqlRun) -> str:
 def no_message(run: SqlRun) -> str:
     """Where nothing has changed, nothing is announced."""
     (count,) = run.db.execute("SELECT count(*) FROM outbox").fetchone()
-    return f"{count} messages stand in the outbox" if count else ""
+    many = "1 message stands" if count == 1 else f"{count} messages stand"
+    return f"{many} in the outbox" if count else ""
 
 
 def in_order(run: SqlRun) -> str:

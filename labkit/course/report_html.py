@@ -10,6 +10,7 @@ from importlib.resources import files
 from labkit.course import wording
 from labkit.course.findings import Checked, Failure, Findings, Reason, Result
 from labkit.course.replaying import timeline_of
+from labkit.course.verdicts import unbroken
 from labkit.show.diagram import NoRenderer, renderer, state_diagram
 from labkit.show.tables import TextTable, transition_table
 from labkit.show.timeline import DITTO
@@ -41,7 +42,7 @@ HEAD = """\
 def page(found: Findings) -> str:
     """Return the whole page; the same findings give the same text."""
     style = files("labkit.course").joinpath("report.css").read_text(encoding="utf-8")
-    bodies = (_states(), _results(found), _failures(found), _predictions(found), _trade_off(found), _reasons(found))
+    bodies = (_results(found), _failures(found), _predictions(found), _trade_off(found), _reasons(found), _states())
     parts = "\n".join(
         f'<section id="{name}" aria-labelledby="{name}-title">\n{body}\n</section>'
         for name, body in zip(wording.SECTIONS, map(_headed, wording.SECTIONS, bodies), strict=True)
@@ -163,11 +164,11 @@ def _cell(text: str) -> str:
     if text == DITTO:
         return f'<td><span aria-hidden="true">{escape(DITTO)}</span><span class="unseen">as above</span></td>'
     if "<- WRONG" in text:
-        return f'<td class="wrong">{escape(text)}</td>'
+        return f'<td class="wrong">{unbroken(escape(text))}</td>'
     if len(text) <= SHORT_CELL:
         return f'<td class="short">{escape(text)}</td>'
     look = ' class="long"' if max(map(len, text.split()), default=0) > LONG_WORD else ""
-    return f"<td{look}>{escape(text)}</td>"
+    return f"<td{look}>{unbroken(escape(text))}</td>"
 
 
 def _sign(word: str) -> str:

@@ -16,7 +16,7 @@ FENCE = "```"
 
 def page(found: Findings) -> str:
     """Return the whole text; the same findings give the same text."""
-    bodies = (_states(), _results(found), _failures(found), _predictions(found), _trade_off(found), _reasons(found))
+    bodies = (_results(found), _failures(found), _predictions(found), _trade_off(found), _reasons(found), _states())
     parts = [f"# {wording.TITLE}", wording.DATE.format(found.on or wording.NONE_YET), wording.intro(found)]
     parts += [inline(found.trouble)] if found.trouble else []
     for title, body in zip(wording.SECTIONS.values(), bodies, strict=True):

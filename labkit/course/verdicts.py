@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from labkit.course.checks import CheckResult
 
 PASSED, FAILED = "#009E73", "#D55E00"
+WHOLE = re.compile(r"worker-\d+|&lt;- WRONG")
 CELL = "padding: 2px 10px; text-align: left; vertical-align: top; white-space: pre-wrap"
 
 
@@ -47,10 +48,15 @@ def _in_code(words: str) -> str:
     return re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(words))
 
 
+def unbroken(markup: str) -> str:
+    """Keep the names of workers and the mark of what is wrong on one line each, in markup of a table's cell."""
+    return WHOLE.sub(r'<span class="whole" style="white-space: nowrap">\g<0></span>', markup)
+
+
 def table_html(table: TextTable) -> str:
     """Return a table of text as an HTML one, with its notes."""
     head = "".join(f'<th scope="col" style="{CELL}">{escape(one)}</th>' for one in table.headers)
-    rows = ("".join(f'<td style="{CELL}">{escape(cell)}</td>' for cell in row) for row in table.rows)
+    rows = ("".join(f'<td style="{CELL}">{unbroken(escape(cell))}</td>' for cell in row) for row in table.rows)
     body = "".join(f"<tr>{row}</tr>" for row in rows)
     notes = "".join(f"<p>{escape(note)}</p>" for note in table.notes)
     table_ = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"

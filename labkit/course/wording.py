@@ -13,18 +13,22 @@ NO_FAILURE = "No failure case is in the journal."
 NO_PREDICTION = "No prediction is in the journal yet."
 NO_REASON = "No answer is in the journal yet."
 NO_TRADE_OFF = "Not written yet."
+WHAT_CAME_BACK, NOT_TO_THE_END = "it returned something else", "not tried to the end"
+RETURNED = " returned "
+"""Stands in the trouble of an answer that came back with something that was not wanted."""
+
 EDGES = "Every edge with its condition, as the store enforces it"
 SEEN = "What there was to see"
 RESULTS = "Each exercise with its last result"
 BESIDE = "What was predicted, and what was seen"
 PREDICTION_HEADERS = ("about", "predicted", "observed", "so it was")
 SECTIONS: Mapping[str, str] = {
-    "states": "The states of a task",
     "exercises": "Exercises",
     "failures": "Failure cases met",
     "predictions": "Predictions beside observations",
     "trade-off": "The trade-off (10.2)",
     "why": "Why?",
+    "states": "The states of a task",
 }
 """Of each part its name and its title, in order."""
 
@@ -54,12 +58,12 @@ def contents(found: Findings) -> tuple[str, ...]:
     """How much each part holds, to stand behind its title."""
     surprises = sum(not one.right for one in found.predictions)
     return (
-        "",
         f": {found.attempted} of {len(found.results)} attempted, {_passed(found)}",
         f": {len(found.failures)}",
         f": {len(found.predictions)}, of them {surprises} a surprise",
         f": {'written' if found.trade_off else 'not written yet'}",
         f": {len(found.reasons)} answered",
+        "",
     )
 
 
@@ -88,7 +92,8 @@ def came_true(one: Prediction) -> str:
 
 def what_broke(case: Checked) -> str:
     """The heading of a failure case."""
-    broke = case.law or ("not tried to the end" if case.trouble else "not passed")
+    untried = WHAT_CAME_BACK if RETURNED in case.trouble else NOT_TO_THE_END
+    broke = case.law or (untried if case.trouble else "not passed")
     return f"{case.number} {case.title}".strip() + f": {broke}"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from labkit.explore.sql_programs import queue_task, sql_scenario
@@ -43,6 +44,10 @@ def change_with_outbox(db: Any, name: str) -> None:
             db.execute(_DELIVERED, (message_id,))
 
 
+def _on_the_bus(db: Any) -> tuple[tuple[str, int], ...]:
+    return tuple(db.execute("SELECT message_id, count(*) FROM bus GROUP BY message_id ORDER BY message_id").fetchall())
+
+
 def every_change_is_announced(run: SqlRun) -> str:
     """Of every change a message was delivered, or one waits to be."""
     (changed,) = run.db.execute("SELECT count(*) FROM tasks WHERE state = 'succeeded'").fetchone()
@@ -54,7 +59,8 @@ def every_change_is_announced(run: SqlRun) -> str:
 
 def announcing(program: SqlProgram) -> SqlScenario:
     """Two workers that end a task and announce it."""
-    return sql_scenario(program, _with_bus, every_change_is_announced, "crash", "switch")
+    scenario = sql_scenario(program, _with_bus, every_change_is_announced, "crash", "switch")
+    return replace(scenario, outside=_on_the_bus)
 
 
 # Consuming what is delivered at least once. `mails` is what a subscriber does about a message.

@@ -58,6 +58,7 @@ class SqlScenario:
         laws: what must hold after each run.
         workers: how many run it.
         allowed: the kinds of surprise that may happen: `switch`, `crash`.
+        outside: reads what another system holds that stands beside these tables, as pairs of name and count.
     """
 
     program: SqlProgram
@@ -65,6 +66,7 @@ class SqlScenario:
     laws: Mapping[str, SqlLaw]
     workers: int = 2
     allowed: frozenset[str] = field(default_factory=lambda: frozenset({"switch"}))
+    outside: Callable[[Any], tuple[tuple[str, int], ...]] | None = field(default=None, kw_only=True)
 
     KINDS: ClassVar[frozenset[str]] = frozenset({SWITCHED, CRASH})
 
@@ -193,6 +195,9 @@ class SqlWorld(SimulatedWorld):
     def committed(self, life: Life) -> None:
         """Put down what the commit has changed."""
         self._journal.committed(life.name, life.now())
+
+    def _ledger(self) -> tuple[tuple[str, int], ...]:
+        return () if self.scenario.outside is None else self.scenario.outside(self._db)
 
     def _view(self) -> str:
         tasks = TaskStore(self._warm, self.clock).tasks()

@@ -12,6 +12,7 @@ from labkit.show.style import mimebundle
 from labkit.show.tables import GAP, NARROWEST, TextTable, wrapped
 from labkit.show.timeline import DITTO, TEXT_WIDTH, Timeline
 
+NOTHING = "nothing"
 FIRST_SHOWN, LAST_SHOWN = 24, 8
 LANES_WIDTH, NUMBER_WIDTH = 100, 2
 SEEN_BY_ALL = "what the database says"
@@ -87,16 +88,30 @@ def shortened(moments: tuple[Moment, ...]) -> tuple[tuple[Moment, ...], str]:
     return moments[:FIRST_SHOWN] + moments[-LAST_SHOWN:], left_out
 
 
-def lanes(run: tuple[Moment, ...]) -> TextTable:
-    """A run with a column for each worker, and what everybody can see in the database at every step."""
+def lanes(run: tuple[Moment, ...], outside: str = "") -> TextTable:
+    """A run with a column for each worker, and what everybody can see in the database at every step.
+
+    Args:
+        run: its moments.
+        outside: what to call a column for what another system holds; none where it is empty.
+    """
     moments, left_out = shortened(run)
     workers = sorted({moment.worker for moment in moments}, key=lambda name: (len(name), name))
-    room = (LANES_WIDTH - len(SEEN_BY_ALL) - NUMBER_WIDTH - len(GAP) * (len(workers) + 1)) // max(len(workers), 1)
-    rows, before = [], ""
-    for moment in moments:
+    holds = [_holds(moment) for moment in moments] if outside else []
+    beside = max(map(len, (outside, *holds)), default=0) + len(GAP) if outside else 0
+    room = LANES_WIDTH - len(SEEN_BY_ALL) - NUMBER_WIDTH - len(GAP) * (len(workers) + 1) - beside
+    rows, before, held = [], "", ""
+    for number, moment in enumerate(moments):
         told = filter(None, (moment.point, f"!! {moment.fault}" if moment.fault else ""))
-        cell = "\n".join(line for one in told for line in wrapped(one, max(room, NARROWEST)))
+        cell = "\n".join(line for one in told for line in wrapped(one, max(room // max(len(workers), 1), NARROWEST)))
         here = [cell if worker == moment.worker else "" for worker in workers]
-        rows.append((str(moment.number), *here, DITTO if moment.database == before else moment.database))
-        before = moment.database
-    return TextTable(("#", *workers, SEEN_BY_ALL), tuple(rows), left_out.strip(), width=LANES_WIDTH)
+        there = [DITTO if holds[number] == held else holds[number]] if outside else []
+        rows.append((str(moment.number), *here, DITTO if moment.database == before else moment.database, *there))
+        before, held = moment.database, holds[number] if outside else ""
+    headers = ("#", *workers, SEEN_BY_ALL, *([outside] if outside else []))
+    return TextTable(headers, tuple(rows), left_out.strip(), width=LANES_WIDTH)
+
+
+def _holds(moment: Moment) -> str:
+    """What the other system holds by then."""
+    return ", ".join(f"{name} {count}x" for name, count in moment.ledger) or NOTHING

@@ -19,7 +19,6 @@ from labkit import (
     RemoteError,
     State,
     Worker,
-    WrongState,
 )
 
 KNOWN = "The law that broke, records_what_it_knows:"
@@ -443,20 +442,17 @@ def in_five_seconds_whatever_was_said(task_id, store, remotes):
 
 
 class Uncancelled(Hearsay):
-    """A store of which nobody knows that a task can be cancelled."""
+    """A store of which its worker does not know that a task can be cancelled, at least while it holds it."""
 
     def cancel(self, held):
-        raise WrongState("cancel", "task-1", "cancel as a state", "none") if self.told.get("loud") else Silence
+        if self.told.get("while_held"):
+            return self.store.cancel(held)
+        raise ConditionUnmet("cancel", "task-1", "somebody who cancels", "nobody", Condition.CANCEL_REQUESTED)
 
     def get(self, task_id):
-        return replace(self.store.get(task_id), cancel_requested=False)
-
-
-class Silence(ChangeRefused):
-    """Nothing happens."""
-
-    def __init__(self):
-        super().__init__("cancel", "task-1", "nobody", "somebody")
+        task = self.store.get(task_id)
+        hidden = task.state is State.RUNNING or not self.told.get("while_held")
+        return replace(task, cancel_requested=False) if hidden else task
 
 
 CANCELLED = ("A person who cancels", "1 surprise (cancel)", "A hint: Ada has asked for a cancel")
@@ -478,7 +474,7 @@ def goes_on_and_on_where_intend_is_refused(task_id, store, remotes):
                     if unmet.condition is not Condition.NO_CANCEL:
                         raise
 
-    by_capability(task_id, Stubborn(store), remotes)
+    by_capability(task_id, Stubborn(store, while_held=True), remotes)
 
 
 @wrong("10.1a", KNOWN, "and has not sent it", "A hint: It stopped behind its intent, and knows that nothing was sent")

@@ -130,6 +130,7 @@ def _search(steps: int, *more: Setting) -> Search:
         (
             Setting("one worker at a time", partial(carrying, steps, 1, ALL_SURPRISES - {"switch"}), 2),
             Setting(TITLE, partial(two_tasks, steps), 0, dict.fromkeys(LOSING_LAWS, SHARED)),
+            *more,
             Setting("two workers at once", partial(carrying, steps, 2, ALL_SURPRISES), 2),
             Setting(
                 f"payments remembers a key for {SHORT_MEMORY_SECONDS:g} s", partial(forgetful, steps), 1, FORGOTTEN
@@ -137,7 +138,6 @@ def _search(steps: int, *more: Setting) -> Search:
             Setting("what settles a doubt", partial(settling, steps), 1),
             Setting("a remote that is overloaded once", partial(refusing, steps, busy_once), 0),
             Setting("a remote that forbids it", partial(refusing, steps, forbids), 0),
-            *more,
         ),
         {
             **HINTS,

@@ -26,6 +26,7 @@ from labkit.course.lessons import EXERCISES, exercise
 from labkit.course.story import Step
 from labkit.course.submission import PARCEL_FILE, Submission, Unfit, in_words
 from labkit.course.trials import Trial
+from labkit.course.verdicts import table_html
 from labkit.errors import InvalidInput
 from labkit.policies import POLICIES
 from labkit.runs import Verdict
@@ -262,6 +263,13 @@ def test_a_hint_in_html_sets_as_code_what_stands_between_backticks():
     html = CheckResult("2.1", True, trial)._repr_mimebundle_()["text/html"]
     assert "A <code>&lt;b&gt;</code> is there." in html
     assert "Use <code>with db:</code>." in html
+
+
+def test_names_and_marks_in_a_table_of_html_are_kept_on_one_line():
+    table = TextTable(("who", "what"), (("worker-12 (lab)", "send task-1/refund  !! crash"), ("-", "2x  <- WRONG")))
+    html = table_html(table)
+    for whole in ("worker-12 (lab)", "task-1/refund", "!! crash", "&lt;- WRONG"):
+        assert f'white-space: nowrap">{whole}</span>' in html
 
 
 def claims_nothing(db: Any, task_id: str, expected_version: int) -> bool:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import random
+import re
+from typing import Any
 
 import pytest
 
@@ -209,3 +211,24 @@ def test_the_smallest_budget_is_one_attempt_and_no_time_for_a_second() -> None:
 def test_a_budget_that_cannot_be_meant_is_refused(wrong: dict[str, float]) -> None:
     with pytest.raises(InvalidInput):
         Budget(**wrong)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("attempts", "first", "now", "says"),
+    [
+        (0, None, 5.0, "this task has no attempt under way: is it still yours?"),
+        (1, None, 5.0, "this task has no attempt under way: is it still yours?"),
+        (None, 1.0, 5.0, "this task has no attempt under way: is it still yours?"),
+        (True, 1.0, 5.0, "attempts: 1 or more"),
+        (-1, 1.0, 5.0, "attempts: 1 or more"),
+        (1, "1", 5.0, "first_attempt_at: a finite number of seconds"),
+        (1, 1.0, None, "now: a finite number of seconds"),
+        (1, 1.0, math.nan, "now: a finite number of seconds"),
+    ],
+)
+@pytest.mark.parametrize("error", [NOT_SENT, UNKNOWN])
+def test_where_no_attempt_is_under_way_or_a_number_is_none_that_is_said(
+    error: RemoteError, attempts: Any, first: Any, now: Any, says: str
+) -> None:
+    with pytest.raises(InvalidInput, match=re.escape(says)):
+        next_move(error, attempts, first, now)

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from labkit.explore import LabWorker, TaskScenario, explore
+from labkit.explore.contrasts import CONTRASTS
 from labkit.explore.sql_programs import claim_by_condition, claim_by_reading, claiming
 from labkit.show.exploration import ExplorationView, lanes, show
 from labkit.show.timeline import Timeline
@@ -115,3 +116,12 @@ def test_of_a_long_run_the_middle_is_left_out_and_the_gap_is_named():
     assert [moment.number for moment in view.timeline.run.moments] == [*range(1, 25), *range(whole - 7, whole + 1)]
     assert view.timeline.run.title == f"for_ever: no surprise (moments 25 to {whole - 8} left out)"
     assert f"(moments 25 to {whole - 8} left out)" in str(lanes(view.failure.moments))
+
+
+def test_what_another_system_holds_has_a_column_of_its_own_where_it_is_named():
+    found = CONTRASTS["outbox"].fall().replay()
+    assert found is not None
+    table = lanes(found.moments, "what the bus holds")
+    assert table.headers[-1] == "what the bus holds"
+    assert [row[-1] for row in table.rows] == ["nothing", *['"'] * (len(table.rows) - 1)]
+    assert lanes(found.moments).headers == table.headers[:-1]

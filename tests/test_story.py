@@ -1,7 +1,13 @@
 """A failing run as a table: what is left out of a long one, and what never is."""
 
-from labkit.course.story import MAX_LINES, Step, story_of
+from typing import Any
+
+from labkit import POLICIES, Capabilities, Worker
+from labkit.course.story import LAB_NOTE, MAX_LINES, Step, story_of
+from labkit.course.watching import as_steps
+from labkit.explore import explore
 from labkit.explore.sqltext import shown
+from labkit.explore.world import TaskScenario
 
 
 def steps(count: int, *faults: int) -> list[Step]:
@@ -136,3 +142,39 @@ def test_what_is_crossed_before_it_is_done_stands_under_a_heading_that_says_so()
     assert story_of([before]).headers[1] == "is about to"
     assert story_of([before]).rows[0][1] == "COMMIT"
     assert story_of(steps(1)).headers[1] == "crossing"
+
+
+def test_what_the_check_itself_does_is_marked_and_explained_below():
+    run = [
+        Step("worker-1", "before UPDATE", "", "queued v1", {}, lab=True),
+        Step("worker-1", "before COMMIT", "", "queued v1", {}, lab=True),
+        Step("worker-1", "before INSERT", "", "running v2", {}),
+    ]
+    table = story_of(run, remotes=False)
+    assert [row[0] for row in table.rows] == ["worker-1 (lab)", '"', "worker-1"]
+    assert table.notes == (LAB_NOTE,)
+    assert story_of(run[2:], remotes=False).notes == ()
+
+
+def test_of_several_tasks_each_effect_is_told_with_its_task_and_only_the_changed_ones_where_they_are_long():
+    pending = "refund pending, update_ticket pending, send_email pending"
+    before = f"task-1 queued v1: {pending}\ntask-2 queued v1: {pending}"
+    after = f"task-1 queued v1: {pending}\ntask-2 running v2: {pending}"
+    table = story_of([Step("a", "start", "", before, {}), Step("a", "send", "", after, {"task-2/refund": 1})])
+    assert [row[-1] for row in table.rows] == ["nothing yet", "task-2/refund 1x"]
+    assert table.rows[1][3] == f"task-2 running v2: {pending}"
+
+
+def test_a_request_that_was_under_way_arrives_in_a_row_of_its_own():
+    def sends_again(task_id: str, store: Any, remotes: Any) -> None:
+        Worker(store, remotes, POLICIES["query_first"], talks=False).run(task_id)
+
+    remotes = {"payments": Capabilities(status_query=True)}
+    scenario = TaskScenario(sends_again, remotes=remotes, allowed=frozenset({"late"}))
+    failure = explore(scenario, 1).failure
+    assert failure is not None
+    steps = as_steps(scenario, failure.schedule)
+    place = next(place for place, step in enumerate(steps) if step.worker == "the wire")
+    assert steps[place].point == "the late request arrives"
+    assert (steps[place - 1].ledger, steps[place].ledger) == ({"task-1/refund": 1}, {"task-1/refund": 2})
+    assert sum(step.worker == "the wire" for step in steps) == 1

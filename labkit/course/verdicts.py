@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from labkit.course.checks import CheckResult
 
 PASSED, FAILED = "#009E73", "#D55E00"
-WHOLE = re.compile(r"worker-\d+|&lt;- WRONG")
+WHOLE = re.compile(r"worker-\d+(?: \(lab\))?|task-\d+[\w/]*|!! \w+|&lt;- WRONG")
 CELL = "padding: 2px 10px; text-align: left; vertical-align: top; white-space: pre-wrap"
 
 
@@ -49,7 +49,7 @@ def _in_code(words: str) -> str:
 
 
 def unbroken(markup: str) -> str:
-    """Keep the names of workers and the mark of what is wrong on one line each, in markup of a table's cell."""
+    """Keep names and marks on one line each, in the markup of a table's cell: a hyphen would break them."""
     return WHOLE.sub(r'<span class="whole" style="white-space: nowrap">\g<0></span>', markup)
 
 

@@ -27,7 +27,7 @@ SHARED = (
     "The remote has met this key before, on another operation, and gave its answer again. What is the same on every "
     "attempt at an operation, and different for any other one?"
 )
-LOSING_LAWS = ("success_means_done", "record_and_ledger_agree", "settled_in_the_end", "carries_it_out")
+LOSING_LAWS = ("success_means_done", "record_and_ledger_agree", "settled_in_the_end")
 """Those that a shared key can break; a remote refuses it where the bodies differ."""
 
 

@@ -6,16 +6,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from labkit.explore.choices import Schedule
 from labkit.explore.laws import broken
+from labkit.explore.lives import Life
 from labkit.explore.record import Record
 from labkit.explore.scenario import Played
 from labkit.explore.scheduler import Scheduler
+from labkit.explore.simulation import SimulatedWorld
+from labkit.explore.witness import Witness
 from labkit.explore.world import TASK_ID, TaskScenario, TaskWorld
 from labkit.records import PlannedOperation, Task
 from labkit.runs import database_view
+from labkit.seams import Point
 from labkit.states import HELD_STATES, State
 from labkit.store import TaskStore
 from labkit.wire import Remote
@@ -70,6 +73,19 @@ class _TwoTasksWorld(TaskWorld):
                 self._done_and_to_be_undone(task_id)
         self._other = self._known(self._warm, partial(self.store.get, OTHER_ID))
 
+    def _new_run(self) -> None:
+        super()._new_run()
+        self._other_witness = Witness()
+
+    def crossed(self, life: Life, point: Point) -> None:
+        """Note who holds either task; see `TaskWorld`."""
+        if _task_of(point.subject) != OTHER_ID:
+            super().crossed(life, point)
+            return
+        other = self._other()
+        self._other_witness.crossed(life, point, other.lease_token, other.version)
+        SimulatedWorld.crossed(self, life, point)
+
     def _done_and_to_be_undone(self, task_id: str) -> None:
         lease = self.store.claim(self.store.get(task_id), "worker-0")
         for one in self.store.get(task_id).operations:
@@ -100,12 +116,25 @@ class _TwoTasksWorld(TaskWorld):
 
     def _record_of(self, task: Task, record: Record) -> Record:
         """What is known of one task alone."""
-        history, effects = self.store.history(task.id), _of(task, record.effects)
-        asked = int(self.scenario.undo)
+        witness = self._witness if task.id == TASK_ID else self._other_witness
         return replace(
-            record, task=task, history=history, effects=effects, sent=_of(task, record.sent), undo_asked=asked
+            record,
+            task=task,
+            history=self.store.history(task.id),
+            effects=_of(task, record.effects),
+            sent=_of(task, record.sent),
+            undo_asked=int(self.scenario.undo),
+            booked=[one for one in record.booked if _task_of(one.operation_id) == task.id],
+            refused=frozenset(pair for pair in record.refused if _task_of(pair[0]) == task.id),
+            unintended=[pair for pair in record.unintended if _task_of(pair[1]) == task.id],
+            strangers=tuple(witness.strangers),
         )
 
 
-def _of(task: Task, counts: Mapping[str, int]) -> dict[str, Any]:
-    return {name: count for name, count in counts.items() if name.partition("/")[0] == task.id}
+def _task_of(subject: str) -> str:
+    """The task that a crossing or an operation is about."""
+    return subject.partition("/")[0]
+
+
+def _of(task: Task, counts: Mapping[str, int]) -> dict[str, int]:
+    return {name: count for name, count in counts.items() if _task_of(name) == task.id}

@@ -16,8 +16,11 @@ def pytest_configure(config: pytest.Config) -> None:
     folder = tempfile.mkdtemp(prefix="recovery-lab-home-")
     os.environ["LABKIT_HOME"] = folder
     config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
-    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as for a job in the background; tests interrupt themselves
+    # As for a job in the background, or under nohup; tests interrupt themselves, and what they start.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
     nbval.kernel.start_new_kernel = started_twice_if_need_be(nbval.kernel.start_new_kernel)
 
 

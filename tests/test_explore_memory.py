@@ -242,6 +242,19 @@ def test_tables_that_an_answer_needs_stay() -> None:
     assert gone([]) == ""
 
 
+TABLE_OF_A_MODULE = [("claim", "queued")]
+
+
+def reads_its_module() -> list[tuple[str, str]]:
+    return TABLE_OF_A_MODULE
+
+
+def test_what_a_module_holds_stays_as_its_import_has_made_it() -> None:
+    for answer in (reads_its_module, lambda: reads_its_module()):
+        assert as_in_a_new_process(answer, lambda tried: bool(tried())) == (answer, [])
+    assert TABLE_OF_A_MODULE == [("claim", "queued")]
+
+
 def test_notes_are_found_behind_helpers_and_in_closures() -> None:
     notes: list[int] = []
 

@@ -8,7 +8,7 @@ from functools import update_wrapper
 from types import CodeType, FunctionType
 from typing import Any
 
-from labkit.packing import packed
+from labkit.packing import is_found_by_name, packed
 
 Answer = Callable[..., Any]
 Container = dict[Any, Any] | list[Any] | set[Any]
@@ -46,10 +46,14 @@ def gone(notes: list[str]) -> str:
 
 
 def containers_of(answer: Answer) -> Iterator[tuple[str, Container]]:
-    """The lists, dictionaries and sets that a function refers to, or functions beside it do; with their names."""
+    """The lists, dictionaries and sets that a function refers to, or functions beside it do; with their names.
+
+    What belongs to a module that a new process imports is not among them: it is new there.
+    """
     waiting, seen = [answer], {id(answer)}
     while waiting:
-        for name, value in _referred(waiting.pop()):
+        one = waiting.pop()
+        for name, value in () if _is_imported(one) else _referred(one):
             if id(value) in seen:
                 continue
             seen.add(id(value))
@@ -57,6 +61,10 @@ def containers_of(answer: Answer) -> Iterator[tuple[str, Container]]:
                 yield name, value
             elif isinstance(value, FunctionType):
                 waiting.append(value)
+
+
+def _is_imported(answer: Answer) -> bool:
+    return isinstance(answer, FunctionType) and is_found_by_name(answer)
 
 
 def _referred(answer: Answer) -> Iterator[tuple[str, Any]]:

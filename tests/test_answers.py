@@ -12,7 +12,7 @@ from answers import MODULES, SAMPLES, Sample
 from labkit.course import CheckResult, check
 from labkit.course.lessons import EXERCISES
 
-MAX_LINES, MAX_WIDTH = 64, 102
+MAX_LINES, MAX_WIDTH = 90, 102
 PATIENCE_SECONDS = 300.0
 RIGHT = [sample for sample in SAMPLES if not sample.says]
 WRONG = [sample for sample in SAMPLES if sample.says]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Callable, Mapping
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
@@ -28,6 +29,7 @@ from labkit.states import HELD_STATES, State
 ALLOWED = frozenset({"crash", "response_lost", "late", "cancel"})
 NEITHER = {name: Capabilities() for name in REMOTES}
 QUERY = {name: Capabilities(status_query=True) for name in REMOTES}
+LINE_WIDTH = 96
 
 
 @dataclass(frozen=True)
@@ -198,7 +200,8 @@ def _given(scenario: TaskScenario, schedule: Schedule) -> str:
     with closing(scenario.open()) as world:
         world.play(schedule)
         run = finished(world.record())
-    return f"Your law saw: state {run.state!r}, operations {dict(run.operations)}, effects {dict(run.effects)}."
+    saw = f"Your law saw: state {run.state!r}, operations {dict(run.operations)}, effects {dict(run.effects)}."
+    return textwrap.fill(saw, LINE_WIDTH, break_long_words=False, break_on_hyphens=False)
 
 
 def _asking(law: Callable[[FinishedRun], Any]) -> Callable[[Record], str]:

@@ -15,7 +15,7 @@ PLAYS = [
         "reconcile_panel()",
         {"faults": "crashes and a paused sender"},
         "find the smallest failure",
-        "schedule 6 of 1 worker with up to 2 surprises breaks a law",
+        "schedule 6 (1 worker with up to 2 surprises) breaks a law",
     ),
     ("07_retry.ipynb", "retry_panel()", {"the error": "Refused, transient"}, "what now?", "retry in 1 s"),
     (

@@ -6,6 +6,7 @@ import sys
 from types import TracebackType
 
 SERVE = "import sys; from labkit.cli import main; sys.exit(main(['serve', *sys.argv[1:]]))"
+LONGEST_SECONDS = 60
 
 
 class Served:
@@ -14,11 +15,14 @@ class Served:
     Args:
         arguments: of the command.
         ends: the signal that ends it; by default that of Ctrl-C.
+        first: Python that the process runs before the command.
     """
 
-    def __init__(self, *arguments: str, ends: int = signal.SIGINT) -> None:
+    def __init__(self, *arguments: str, ends: int = signal.SIGINT, first: str = "") -> None:
         self._ends = ends
-        self.process = subprocess.Popen([sys.executable, "-c", SERVE, *arguments], stdout=subprocess.PIPE, text=True)
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", f"{first}\n{SERVE}", *arguments], stdout=subprocess.PIPE, text=True
+        )
         self.code: int | None = None
         assert self.process.stdout is not None
         self.address = self.process.stdout.readline().strip()
@@ -34,5 +38,10 @@ class Served:
             self.process.kill()
         else:
             self.process.send_signal(self._ends)
-        self.process.communicate(timeout=60)
+        try:
+            self.process.communicate(timeout=LONGEST_SECONDS)
+        finally:
+            if self.process.poll() is None:  # or it would live on beside the tests
+                self.process.kill()
+                self.process.communicate()
         self.code = self.process.returncode

@@ -78,6 +78,22 @@ def test_a_server_that_is_told_to_end_tidies_up(tmp_path: Path, monkeypatch: pyt
     assert {str(one.relative_to(tmp_path)) for one in tmp_path.rglob("*") if one.is_file()} == left
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such signals")
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP"])
+def test_a_signal_in_the_middle_of_an_answer_is_not_taken_for_an_error_of_the_application(name: str):
+    first = f"""
+import signal
+from labkit.cli import serve
+def arrange(call):
+    signal.raise_signal(signal.{name})
+    return serve.Arrangement()
+serve.drawn = lambda rates, seed: arrange
+"""
+    with Served(first=first) as served:
+        assert httpx.post(f"{served.address}/mail/operations/x", json={}, timeout=30).status_code == 201
+        assert served.process.wait(timeout=60) == 128 + getattr(signal, name)
+
+
 def test_whoever_reads_the_address_is_not_turned_away_before_the_server_runs(capsys: pytest.CaptureFixture[str]):
     def run(server: uvicorn.Server, doors: list[socket.socket]) -> None:
         address = urlsplit(capsys.readouterr().out.splitlines()[0])

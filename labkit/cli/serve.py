@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import errno
 import random
+import signal
 import socket
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack, closing
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,6 +27,29 @@ STRICT = {**REMOTES, "payments": replace(REMOTES["payments"], keys_required=True
 """The agent's three remotes; payments insists on a key, and says so while a request with it is under way."""
 
 FAULTS = (Delivery.REQUEST_LOST, Delivery.RESPONSE_LOST, Delivery.LATE, *map(str, REFUSALS))
+
+
+class Server(uvicorn.Server):
+    """A server that a closed terminal ends as Ctrl-C does.
+
+    Its handler raises nothing: in the middle of an answer, uvicorn takes whatever is raised for an error of the
+    application, and goes on.
+    """
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Capture what uvicorn does, and SIGHUP where it ends a process; what came is raised again in the end."""
+        hangup = getattr(signal, "SIGHUP", None)
+        with super().capture_signals():
+            here = threading.current_thread() is threading.main_thread()
+            if hangup is None or not here or signal.getsignal(hangup) is signal.SIG_IGN:  # ignored under `nohup`
+                yield
+                return
+            before = signal.signal(hangup, self.handle_exit)
+            try:
+                yield
+            finally:
+                signal.signal(hangup, before)
 
 
 def run_serve(
@@ -66,7 +91,7 @@ def run_serve(
         door.listen()  # so that whoever reads the address next is not turned away
         print(f"http://127.0.0.1:{door.getsockname()[1]}")
         print(f"serves {', '.join(services)} on this machine alone; Ctrl-C ends it", flush=True)
-        run(uvicorn.Server(config_of(Face(services, drawn(rates, seed), threads.aside))), [door])
+        run(Server(config_of(Face(services, drawn(rates, seed), threads.aside))), [door])
     return 0
 
 

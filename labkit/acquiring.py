@@ -7,8 +7,9 @@ from typing import Any
 
 from labkit.changes import Change, as_read
 from labkit.holding import HoldingChanges, checked_lease_seconds
-from labkit.records import Lease, Progress, Task, checked_name
+from labkit.records import Lease, Progress, Task
 from labkit.states import Event
+from labkit.values import checked_name
 
 _ACQUIRE = "lease_owner = :worker, lease_token = lease_token + 1, lease_expires_at = :now + :lease_seconds"
 _CANDIDATES = {

@@ -10,10 +10,11 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping
 
-from labkit.records import Json, Message, Operation, PlannedOperation, Task
+from labkit.records import Message, Operation, PlannedOperation, Task
 from labkit.remote import Capabilities
 from labkit.states import ENDED_STATES, Direction, State
 from labkit.store import TaskStore
+from labkit.values import Json
 
 REMOTES: Mapping[str, Capabilities] = {
     "payments": Capabilities(idempotency_keys=True, status_query=True),

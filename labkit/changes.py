@@ -11,9 +11,10 @@ from typing import Any
 from labkit.database import Database
 from labkit.errors import InvalidInput
 from labkit.guards import refusal, updates
-from labkit.records import Announcement, Attempt, Json, Lease, Task, checked_name, checked_seconds, to_json
+from labkit.records import Announcement, Attempt, Lease, Task
 from labkit.seams import Boundary, Clock, Point, reading
 from labkit.states import Event, State
+from labkit.values import Json, checked_name, checked_seconds, to_json
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,9 @@ from typing import Any
 from labkit.changes import Changes, as_read
 from labkit.errors import InvalidInput
 from labkit.holding import LAST_OUTCOME, NONE_APPLIED, RECORD_RESULT, known_not_applied
-from labkit.records import Announcement, Lease, Outcome, Task, checked_name, checked_text, known
+from labkit.records import Announcement, Lease, Outcome, Task
 from labkit.states import Event, State
+from labkit.values import checked_name, checked_text, known
 
 
 class Answer(StrEnum):

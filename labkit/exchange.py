@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from labkit.errors import InvalidInput
-from labkit.records import MAX_ID, checked_id, checked_name
+from labkit.values import MAX_ID, checked_id, checked_name
 
 LARGEST_TOKEN = 2**63 - 1
 MAX_KEY = 12 * MAX_ID

@@ -8,17 +8,9 @@ from typing import Any
 
 from labkit.changes import Change, Changes
 from labkit.errors import ChangeRefused, InvalidInput
-from labkit.records import (
-    Announcement,
-    Attempt,
-    Lease,
-    Outcome,
-    Progress,
-    checked_name,
-    checked_seconds,
-    checked_text,
-)
+from labkit.records import Announcement, Attempt, Lease, Outcome, Progress
 from labkit.states import HELD_STATES, Event, State
+from labkit.values import checked_name, checked_seconds, checked_text
 
 LONGEST_LEASE_SECONDS = 86_400.0
 """A day: of a worker that died nothing but time frees the task."""

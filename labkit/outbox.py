@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 
 from labkit.changes import Changes
 from labkit.records import OutboxMessage
 from labkit.seams import Point, reading
+from labkit.values import from_json
 
 
 class OutboxChanges(Changes):
@@ -21,7 +21,7 @@ class OutboxChanges(Changes):
         )
         with self._db.read() as db:
             rows = db.execute(query, (limit,)).fetchall()
-            return [OutboxMessage(*(*row[:3], json.loads(row[3]), *row[4:])) for row in rows]
+            return [OutboxMessage(*(*row[:3], from_json(row[3]), *row[4:])) for row in rows]
 
     def relay(self, publish: Callable[[OutboxMessage], None], limit: int = 100) -> int:
         """Deliver waiting messages, oldest first; each at least once, by its id at most once for a careful consumer.

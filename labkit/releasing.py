@@ -7,9 +7,10 @@ from typing import Any
 from labkit.changes import Changes
 from labkit.errors import InvalidInput
 from labkit.holding import LAST_OUTCOME, known_not_applied
-from labkit.records import Announcement, Lease, Outcome, checked_seconds, checked_text, known
+from labkit.records import Announcement, Lease, Outcome
 from labkit.retries import Category
 from labkit.states import Event, State
+from labkit.values import checked_seconds, checked_text, known
 
 _LAST_OUTCOME_IN_DOUBT = LAST_OUTCOME.replace(
     ":operation_id", "(SELECT operation_id FROM in_doubt WHERE task_id = :id)"

@@ -15,8 +15,8 @@ from typing import Any
 from labkit.database import Database, Schema, Synchronous, opened
 from labkit.errors import InvalidInput, Refused, StoreCorrupt
 from labkit.exchange import Receipt, Refusal, Request, Standing, checked_token
-from labkit.records import checked_id, checked_name, checked_seconds
 from labkit.seams import Clock, SystemClock, reading
+from labkit.values import checked_id, checked_name, checked_seconds
 
 LEDGER = Schema("ledger.sql", application_id=0x4C414252, version=1)
 

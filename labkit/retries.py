@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from labkit.errors import InvalidInput, NotSent, OutcomeUnknown, Refused, RemoteError
-from labkit.records import checked_seconds, known
+from labkit.values import checked_seconds, known
 
 NO_ATTEMPT = "attempts and first_attempt_at as numbers (this task has no attempt under way: is it still yours?)"
 

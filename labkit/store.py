@@ -7,7 +7,6 @@ set a state.
 
 from __future__ import annotations
 
-import json
 import os
 import sqlite3
 from collections.abc import Sequence
@@ -23,23 +22,19 @@ from labkit.outbox import OutboxChanges
 from labkit.records import (
     Attempt,
     Entry,
-    Json,
     Message,
     Operation,
     PlannedOperation,
     Task,
     attempt_from_row,
-    checked_name,
-    checked_seconds,
-    known,
     operation_from_row,
     task_from_row,
-    to_json,
 )
 from labkit.releasing import ReleasingChanges
 from labkit.retries import Budget
 from labkit.seams import Boundary, Clock, Point, SystemClock, no_boundary, reading
 from labkit.states import State
+from labkit.values import Json, checked_name, checked_seconds, from_json, known, to_json
 
 SCHEMA = Schema("schema.sql", application_id=0x4C41424B, version=1)
 _OPERATIONS = "SELECT * FROM operations WHERE task_id = ? ORDER BY direction, position"
@@ -156,7 +151,7 @@ class TaskStore(AcquiringChanges, ReleasingChanges, DecidingChanges, OutboxChang
         """Read a task's history, oldest first; rows of it are never changed or deleted."""
         with self._db.read() as db:
             rows = db.execute("SELECT * FROM events WHERE task_id = ? ORDER BY seq", (task_id,)).fetchall()
-            return [Entry(*(*row[:9], json.loads(row[9]))) for row in rows]
+            return [Entry(*(*row[:9], from_json(row[9]))) for row in rows]
 
     def say(self, task_id: str, role: str, content: Json) -> Message:
         """Add a line to the task's transcript, numbered from 1."""
@@ -177,7 +172,7 @@ class TaskStore(AcquiringChanges, ReleasingChanges, DecidingChanges, OutboxChang
         """Read the transcript. It tells what was said, not what happened: no decision is read from it."""
         with self._db.read() as db:
             query = "SELECT n, role, content FROM messages WHERE task_id = ? ORDER BY n"
-            return [Message(n, role, json.loads(text)) for n, role, text in db.execute(query, (task_id,)).fetchall()]
+            return [Message(n, role, from_json(text)) for n, role, text in db.execute(query, (task_id,)).fetchall()]
 
     @property
     def journal_mode(self) -> str:

@@ -8,9 +8,9 @@ from typing import Protocol, TypeVar
 
 from labkit.errors import NotSent, OutcomeUnknown, Refused, RemoteError, StoreClosed, StoreError
 from labkit.exchange import Receipt, Request, Standing, checked_token
-from labkit.records import Json, checked_id, known, to_json
 from labkit.remote import Capabilities
 from labkit.seams import Boundary, Call, Delivery, Network, Point, no_boundary, reliable
+from labkit.values import Json, checked_id, known, to_json
 
 Answer = TypeVar("Answer", Receipt, Standing)
 

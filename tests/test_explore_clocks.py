@@ -21,10 +21,10 @@ from labkit.explore.search import explore
 from labkit.explore.sql_programs import queue_task, work_and_finish_by_token, working
 from labkit.explore.world import ALL_SURPRISES, ONE_WORKER, TaskScenario
 from labkit.policies import QUERY_FIRST
-from labkit.records import Json
 from labkit.remote import Capabilities
 from labkit.show.exploration import show
 from labkit.store import TaskStore
+from labkit.values import Json
 from labkit.wire import Remote
 from labkit.worker import Worker
 

@@ -17,13 +17,14 @@ from labkit.explore.processes import REFUSALS
 from labkit.explore.row_laws import CLAIM_LAWS, WORKER_LAWS, named
 from labkit.explore.scenario import Scenario
 from labkit.explore.sql_programs import queue_task
-from labkit.records import Json, Lease, Outcome, PlannedOperation
+from labkit.records import Lease, Outcome, PlannedOperation
 from labkit.remote import Capabilities, RemoteService
 from labkit.retries import Backoff, Budget, Category
 from labkit.runs import Verdict
 from labkit.seams import ManualClock
 from labkit.states import HELD_STATES, State
 from labkit.store import TaskStore
+from labkit.values import Json
 from labkit.wire import Remote
 
 Remotes = Mapping[str, Remote]

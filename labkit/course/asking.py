@@ -12,11 +12,12 @@ from labkit.errors import Refused, RemoteError, UnknownTask
 from labkit.exchange import Receipt, Refusal, Standing
 from labkit.explore.laws import LAWS, Law, intends_before_it_sends
 from labkit.explore.record import Record
-from labkit.records import Json, Operation
+from labkit.records import Operation
 from labkit.remote import Capabilities
 from labkit.seams import Call
 from labkit.states import Event, State
 from labkit.store import TaskStore
+from labkit.values import Json
 from labkit.wire import Remote
 
 

@@ -34,8 +34,8 @@ from labkit.errors import (
     StoreNotFound,
     StoreReadOnly,
 )
-from labkit.records import Json, to_json
 from labkit.runs import Verdict
+from labkit.values import Json, to_json
 
 JOURNAL = Schema("journal.sql", application_id=0x4C41424A, version=1)
 FILE = "journal.sqlite"

@@ -10,8 +10,8 @@ from typing import Any
 
 from labkit.course.submission import Unfit, shortened, told_by
 from labkit.course.trials import WIDTH, Trial
-from labkit.records import Json
 from labkit.show.tables import TextTable
+from labkit.values import Json
 
 MAX_KEY = 40
 MANY_ATTEMPTS = (*range(2, 13), 100, 1_000)

@@ -19,12 +19,12 @@ from labkit.explore.record import Record, booked
 from labkit.explore.scheduler import Scheduler
 from labkit.explore.sqlworld import SqlScenario, SqlWorld, in_words
 from labkit.explore.warm import Rows, WarmDatabase
-from labkit.records import checked_seconds
 from labkit.remote import LEDGER, Capabilities, RemoteService
 from labkit.runs import effects_of
 from labkit.seams import Point
 from labkit.states import ENDED_STATES
 from labkit.store import TaskStore
+from labkit.values import checked_seconds
 
 SAME_ERRORS = 3
 """After so many workers in a row that ended by the same bug nobody comes any more."""

@@ -14,7 +14,7 @@ from labkit.explore.choices import Schedule, Surprise
 from labkit.explore.fields import Fields, parse, plain
 from labkit.explore.scenario import Played, Scenario
 from labkit.explore.setup import checked_setup, setup_of
-from labkit.records import Json
+from labkit.values import Json
 
 KEPT = "none broken"
 FORMAT, VERSION = "recovery-lab capsule", 1

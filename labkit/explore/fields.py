@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any, NoReturn, TypeVar
 
 from labkit.errors import InvalidInput
-from labkit.records import Json, checked_seconds, to_json
+from labkit.values import Json, checked_seconds, to_json
 
 T = TypeVar("T")
 LONGEST_SECONDS = 1e9

@@ -6,10 +6,11 @@ from collections.abc import Callable, Iterator, Mapping
 
 from labkit.errors import ChangeRefused, RemoteError
 from labkit.explore.record import Record
-from labkit.records import Entry, Status, to_json
+from labkit.records import Entry, Status
 from labkit.retries import Backoff, Category
 from labkit.runs import Verdict, not_as_recorded
 from labkit.states import FINAL_STATES, HELD_STATES, Condition, Direction, Event, State, edges_of
+from labkit.values import to_json
 
 UNDER_LEASE = frozenset(event for event in Event if all(Condition.TOKEN in edge.requires for edge in edges_of(event)))
 ACQUIRING = frozenset({Event.CLAIM, Event.TAKE_OVER})

@@ -17,7 +17,7 @@ from labkit.explore.progress import Progress
 from labkit.explore.scenario import Played, Scenario
 from labkit.explore.world import TaskScenario
 from labkit.programs import Program
-from labkit.records import checked_seconds
+from labkit.values import checked_seconds
 
 MAX_SCHEDULES = 1_000_000
 

@@ -15,9 +15,10 @@ from labkit.explore.scenario import Scenario
 from labkit.explore.world import TaskScenario
 from labkit.policies import POLICIES
 from labkit.programs import Program, label_of
-from labkit.records import Json, PlannedOperation
+from labkit.records import PlannedOperation
 from labkit.remote import Capabilities
 from labkit.retries import Budget
+from labkit.values import Json
 
 MAX_WORKERS = 8
 MAX_OPERATIONS = 20

@@ -25,13 +25,14 @@ from labkit.explore.simulation import SimulatedWorld
 from labkit.explore.warm import Known, LifeDatabase, Rows, WarmDatabase
 from labkit.explore.witness import Witness
 from labkit.programs import Program
-from labkit.records import PlannedOperation, checked_seconds
+from labkit.records import PlannedOperation
 from labkit.remote import LEDGER, Capabilities, RemoteService
 from labkit.retries import Budget
 from labkit.runs import Run, database_view, effects_of
 from labkit.seams import Call, Point
 from labkit.states import ENDED_STATES, Direction, State
 from labkit.store import SCHEMA, TaskStore
+from labkit.values import checked_seconds
 from labkit.wire import Remote
 
 T = TypeVar("T")

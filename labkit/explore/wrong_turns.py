@@ -11,9 +11,10 @@ from labkit.errors import ChangeRefused, NotSent, OutcomeUnknown, Refused, Remot
 from labkit.exchange import Receipt, Standing
 from labkit.policies import QUERY_THEN_ASK, Ask, Decision, Doubt, Policy, Resend, Settle
 from labkit.programs import Program
-from labkit.records import Json, Lease
+from labkit.records import Lease
 from labkit.states import HELD_STATES, State
 from labkit.store import TaskStore
+from labkit.values import Json
 from labkit.wire import Remote
 from labkit.worker import Worker
 

@@ -14,7 +14,7 @@ from typing import Any
 from labkit.errors import InvalidInput
 from labkit.policies import POLICIES
 from labkit.programs import Program, label_of, policy_of
-from labkit.records import Json
+from labkit.values import Json
 
 MODULE = "recovery"
 """What a file is called as a module."""

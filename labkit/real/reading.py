@@ -13,7 +13,7 @@ from starlette.requests import Request
 
 from labkit.errors import InvalidInput
 from labkit.exchange import LARGEST_TOKEN, MAX_KEY
-from labkit.records import checked_id, to_json
+from labkit.values import checked_id, to_json
 
 MAX_BODY_BYTES = 64 * 1024
 BODY_SECONDS = 10.0

@@ -25,9 +25,9 @@ from labkit import exchange
 from labkit.errors import NotSent, OutcomeUnknown, Refused, StoreError
 from labkit.real.connections import NoAnswer
 from labkit.real.reading import body_of, key_of, name_of, operation_of, token_of
-from labkit.records import to_json
 from labkit.remote import RemoteService
 from labkit.seams import Call, Delivery
+from labkit.values import to_json
 from labkit.wire import Remote
 
 MOST_AT_ONCE = 8

@@ -14,7 +14,6 @@ from typing import Any
 import graphviz
 
 from labkit.errors import InvalidInput
-from labkit.records import known
 from labkit.show.renderer import Hint, NoRenderer, Renderer, draw, renderer
 from labkit.show.style import (
     PIXELS_PER_INCH,
@@ -29,6 +28,7 @@ from labkit.show.style import (
 )
 from labkit.show.tables import WIDTH, wrapped
 from labkit.states import ENDED_STATES, FINAL_STATES, TRANSITIONS, State, Transition, up_to_lesson
+from labkit.values import known
 
 __all__ = ["Diagram", "NoRenderer", "Renderer", "renderer", "state_diagram"]
 

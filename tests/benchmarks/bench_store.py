@@ -183,7 +183,7 @@ def show_cycle(
     wall, processor = (f"{statistics.median(figures):.2f}" for figures in (one.wall_ms, one.processor_ms))
     show(one.line.label, durability, counted, wall, processor, spread(one.rates, "/s"), *beside[0])
     for other, figures in zip(ours[1:], beside[1:], strict=True):
-        show(f"  beside {other.line.label}", "", "", "", "", "", *figures)
+        show(f"  beside {other.line.label.removeprefix('store: ')}", "", "", "", "", "", *figures)
 
 
 def compared(one: Measured, ours: Measured, syncs: dict[str, float | None], durable: bool) -> tuple[str, str, str]:

@@ -12,11 +12,12 @@ from labkit.explore.choices import CANCEL
 from labkit.explore.programs import LabWorker
 from labkit.explore.world import TaskScenario
 from labkit.policies import SAME_KEY, Policy
-from labkit.records import Json, Lease, PlannedOperation
+from labkit.records import Lease, PlannedOperation
 from labkit.remote import Capabilities
 from labkit.retries import Budget
 from labkit.states import HELD_STATES, State
 from labkit.store import TaskStore
+from labkit.values import Json
 from labkit.wire import Remote
 from labkit.worker import Worker
 

@@ -20,7 +20,7 @@ from labkit.real import stage as stage_module
 from labkit.real.children import CAN_STOP, KILLED, Child, ChildFailed, Start, module, python
 from labkit.real.drill import drill, setting_of
 from labkit.real.stage import Stage
-from labkit.real.warm import CAN_FORK, Nursery
+from labkit.real.warm import CAN_FORK, ForkServer
 from labkit.real.worker import ORPHANED
 from labkit.scratch import sweep
 from labkit.seams import Call, Delivery, ManualClock, Point
@@ -49,9 +49,9 @@ def start(request: pytest.FixtureRequest) -> Iterator[Start]:
     if request.param == "new":
         yield python(*module("worker"))
         return
-    nursery = Nursery()
-    yield nursery.start
-    nursery.close()
+    server = ForkServer()
+    yield server.start
+    server.close()
 
 
 def first_order(folder: Path, **changes: Any) -> dict[str, Any]:
@@ -231,30 +231,30 @@ def test_a_stopped_worker_sleeps_until_it_is_woken_and_can_be_ended_asleep(start
 
 
 @FORKS
-def test_a_nursery_signals_nobody_but_its_own_living_children():
-    nursery = Nursery()
-    child = Child("worker-1", nursery.start)
+def test_a_fork_server_signals_nobody_but_its_own_living_children():
+    server = ForkServer()
+    child = Child("worker-1", server.start)
     child.close()
     hit: list[int] = []
     before = signal.signal(signal.SIGUSR1, lambda number, frame: hit.append(number))
     try:
-        for pid in (os.getpid(), child._process.pid, nursery._process.pid):
-            assert nursery.ask("signal", pid, int(signal.SIGUSR1)) == "done"
-        assert nursery._process.poll() is None
-        nursery.close()
+        for pid in (os.getpid(), child._process.pid, server._process.pid):
+            assert server.ask("signal", pid, int(signal.SIGUSR1)) == "done"
+        assert server._process.poll() is None
+        server.close()
     finally:
         signal.signal(signal.SIGUSR1, before)
     assert hit == []
 
 
 @FORKS
-def test_a_nursery_that_has_ended_is_an_error_and_not_a_wait():
-    nursery = Nursery()
-    nursery._process.kill()
-    nursery._process.wait()
+def test_a_fork_server_that_has_ended_is_an_error_and_not_a_wait():
+    server = ForkServer()
+    server._process.kill()
+    server._process.wait()
     with pytest.raises(OSError, match=r".*"):
-        Child("worker-1", nursery.start)
-    nursery.close()
+        Child("worker-1", server.start)
+    server.close()
 
 
 # --- a stage ----------------------------------------------------------------------------------------
@@ -456,11 +456,11 @@ def test_ctrl_c_reaches_the_whole_group_and_only_the_parent_heeds_it(tmp_path: P
     assert list(place.iterdir()) == []
 
 
-@pytest.mark.skipif(not CAN_FORK, reason="there is no nursery")
+@pytest.mark.skipif(not CAN_FORK, reason="there is no fork server")
 def test_an_answer_that_an_interrupt_has_left_behind_is_not_taken_for_the_next():
-    nursery = Nursery()
-    child = Child("worker-1", nursery.start)
-    pipe = nursery._socket
+    server = ForkServer()
+    child = Child("worker-1", server.start)
+    pipe = server._socket
 
     class Interrupted:
         sendall = staticmethod(pipe.sendall)
@@ -468,10 +468,10 @@ def test_an_answer_that_an_interrupt_has_left_behind_is_not_taken_for_the_next()
         def recv(self, *_: object) -> bytes:
             raise KeyboardInterrupt
 
-    nursery._socket = Interrupted()  # type: ignore[assignment]
+    server._socket = Interrupted()  # type: ignore[assignment]
     with pytest.raises(KeyboardInterrupt):
         child.kill()
-    nursery._socket = pipe
+    server._socket = pipe
     assert child.wait() in KILLED
     child.close()
-    nursery.close()
+    server.close()

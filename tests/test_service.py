@@ -21,7 +21,7 @@ from labkit.real.client import HttpService
 from labkit.real.connections import Connections
 from labkit.real.host import bind, config_of
 from labkit.real.reading import MAX_BODY_BYTES
-from labkit.real.service import REFUSALS, Arrangement, Face, Threads
+from labkit.real.service import REFUSALS, Arrangement, HttpFace, Threads
 from labkit.records import PlannedOperation
 from labkit.remote import Capabilities, RemoteService
 from labkit.seams import Call, Delivery, ManualClock
@@ -56,7 +56,7 @@ class Server:
         self.calls: list[Call] = []
         self._door = bind()
         self._threads = Threads()
-        self.config = config_of(Face(self.services, self._arrange, self._threads.aside))
+        self.config = config_of(HttpFace(self.services, self._arrange, self._threads.aside))
         self._server = uvicorn.Server(self.config)
         self._thread = threading.Thread(target=self._server.run, args=([self._door],))
         self._door.listen()

@@ -18,7 +18,7 @@ from labkit.agent import REMOTES
 from labkit.cli.ending import in_words
 from labkit.errors import InvalidInput, LabError
 from labkit.real.host import bind, config_of
-from labkit.real.service import REFUSALS, Arrange, Arrangement, Face, Threads
+from labkit.real.service import REFUSALS, Arrange, Arrangement, HttpFace, Threads
 from labkit.remote import RemoteService
 from labkit.scratch import Scratch
 from labkit.seams import Call, Delivery
@@ -91,7 +91,7 @@ def run_serve(
         door.listen()  # so that whoever reads the address next is not turned away
         print(f"http://127.0.0.1:{door.getsockname()[1]}")
         print(f"serves {', '.join(services)} on this machine alone; Ctrl-C ends it", flush=True)
-        run(Server(config_of(Face(services, drawn(rates, seed), threads.aside))), [door])
+        run(Server(config_of(HttpFace(services, drawn(rates, seed), threads.aside))), [door])
     return 0
 
 

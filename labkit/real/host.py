@@ -21,7 +21,7 @@ import uvicorn
 from labkit.errors import LabError
 from labkit.exchange import Refusal
 from labkit.real.connections import Connections
-from labkit.real.service import Arrangement, Face
+from labkit.real.service import Arrangement, HttpFace
 from labkit.real.signals import leave_to_the_parent
 from labkit.remote import Capabilities, RemoteService
 from labkit.seams import Call, Delivery, ManualClock
@@ -45,7 +45,7 @@ def bind(port: int = 0) -> socket.socket:
     return bound
 
 
-class Led(uvicorn.Server):
+class ServerOfAParent(uvicorn.Server):
     """A server that leaves signals alone: its parent's pipe says when to stop."""
 
     def capture_signals(self) -> AbstractContextManager[None]:  # type: ignore[override]
@@ -53,7 +53,7 @@ class Led(uvicorn.Server):
         return nullcontext()
 
 
-def config_of(face: Face) -> uvicorn.Config:
+def config_of(face: HttpFace) -> uvicorn.Config:
     """Return how the face is served: silently, and nothing but HTTP."""
     return uvicorn.Config(
         face.app(),
@@ -146,7 +146,7 @@ async def serve() -> None:
     loop = asyncio.get_running_loop()
     door, closed = bind(), bind()
     host = Host(_tell)
-    server = Led(config_of(Face(host.services, host.arrange)))
+    server = ServerOfAParent(config_of(HttpFace(host.services, host.arrange)))
     running = loop.create_task(server.serve(sockets=[door]))
     while not server.started and not running.done():
         await asyncio.sleep(0.005)

@@ -86,7 +86,7 @@ class Threads:
             pool.shutdown(cancel_futures=True)
 
 
-class Face:
+class HttpFace:
     """The HTTP face of some remotes.
 
     Args:

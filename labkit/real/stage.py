@@ -17,7 +17,7 @@ from labkit.errors import SimulatedCrash
 from labkit.real.children import KILLED, START_SECONDS, Child, ChildFailed, Order, module, python
 from labkit.real.programs import order_of
 from labkit.real.setting import Actor, Fate, Setting, error_of
-from labkit.real.warm import CAN_FORK, Nursery
+from labkit.real.warm import CAN_FORK, ForkServer
 from labkit.seams import Call, Clock, Delivery, Point
 
 LIFE_SECONDS = 60.0
@@ -46,9 +46,9 @@ class Stage:
             ends.callback(self._service.close)
             self._start = python(*module("worker"))
             if warm and CAN_FORK:
-                nursery = Nursery()
-                ends.callback(nursery.close)
-                self._start = nursery.start
+                server = ForkServer()
+                ends.callback(server.close)
+                self._start = server.start
             ready = self._service.must_hear(START_SECONDS)
             self._ends = ends.pop_all()
         self.address = f"http://127.0.0.1:{ready['port']}"

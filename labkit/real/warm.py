@@ -30,7 +30,7 @@ _WIDTH = 32
 _POLL_SECONDS = 0.01
 
 
-class Nursery:
+class ForkServer:
     """The process that forks workers. Close it when the last one has ended."""
 
     def __init__(self) -> None:
@@ -85,7 +85,7 @@ class Nursery:
 
 
 class Forked:
-    """A process of a nursery."""
+    """A process of a fork server."""
 
     def __init__(self, pid: int, ask: Callable[..., str]) -> None:
         self.pid, self._ask = pid, ask
@@ -113,12 +113,12 @@ def _message(*words: object) -> bytes:
 
 def _received(message: bytes) -> str:
     if len(message) < _WIDTH:
-        raise OSError("the nursery has ended")
+        raise OSError("the fork server has ended")
     return message.decode().strip()
 
 
 class _Parent:
-    """The nursery's own side: it forks, signals and waits, as told."""
+    """The fork server's own side: it forks, signals and waits, as told."""
 
     def __init__(self, told: socket.socket) -> None:
         self._told = told

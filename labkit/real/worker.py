@@ -35,7 +35,7 @@ ORPHANED = 3
 """The exit code of a worker whose parent has gone away."""
 
 
-class Leash:
+class ParentLink:
     """The pipe to the parent, and all that a worker is told over it.
 
     Args:
@@ -106,26 +106,26 @@ def die() -> NoReturn:
     raise AssertionError("nobody survives that")
 
 
-def live(leash: Leash, order: Mapping[str, Any]) -> None:
+def live(parent: ParentLink, order: Mapping[str, Any]) -> None:
     """Live one life as ordered, from the first crossing to the last report."""
-    leash.clock.reset(order["now"])
+    parent.clock.reset(order["now"])
     try:
         program = _program(order)
         assumptions = Assumptions(**order["assumptions"])
-        store = TaskStore(order["tasks"], leash, leash.cross, assumptions, order["synchronous"])
+        store = TaskStore(order["tasks"], parent, parent.cross, assumptions, order["synchronous"])
         for remote, can in order["remotes"].items():
-            leash.services[remote] = HttpService("", remote, Capabilities(**can))
+            parent.services[remote] = HttpService("", remote, Capabilities(**can))
     except BaseException as error:  # somebody's code runs here already: that of the file's own
-        leash.say(failed=f"{type(error).__name__}: {error}")
+        parent.say(failed=f"{type(error).__name__}: {error}")
         return
-    remotes = {remote: Remote(far, leash.call, leash.cross) for remote, far in leash.services.items()}
+    remotes = {remote: Remote(far, parent.call, parent.cross) for remote, far in parent.services.items()}
     try:
-        leash.cross(Point("start", order["name"], "nothing yet"))
+        parent.cross(Point("start", order["name"], "nothing yet"))
         result = program(order["task"], store, remotes)
     except BaseException as error:  # whatever a program raises is an answer to whoever leads it
-        leash.say(raised=_portable(error), type=type(error).__name__, text=str(error))
+        parent.say(raised=_portable(error), type=type(error).__name__, text=str(error))
     else:
-        leash.say(ended=str(result))
+        parent.say(ended=str(result))
 
 
 def _program(order: Mapping[str, Any]) -> Program:
@@ -160,8 +160,8 @@ def main() -> int:
     with open(os.devnull, "rb") as nothing:
         os.dup2(nothing.fileno(), 0)
     os.dup2(2, 1)
-    leash = Leash(orders, reports)
-    live(leash, leash.first())
+    parent = ParentLink(orders, reports)
+    live(parent, parent.first())
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(0)  # threads of the program's own end with it

@@ -6,7 +6,6 @@ Before it is judged every late request has arrived, and a worker has looked at t
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -21,7 +20,7 @@ from labkit.real.clocks import ShiftedClock
 from labkit.real.setting import Fate, Fates, Setting
 from labkit.real.stage import LIFE_SECONDS, Stage
 from labkit.recorder import Recorder, read_moments, with_faults
-from labkit.runs import Run, judge
+from labkit.runs import Run, effects_of, judge
 from labkit.scratch import Scratch
 from labkit.seams import Call, Clock, Delivery, Point, reliable
 from labkit.states import HELD_STATES, State
@@ -107,10 +106,7 @@ def desk_in_a_folder(steps: int, clock: Clock | None = None) -> Iterator[Desk]:
 
 def effects_at(desk: Desk) -> dict[str, int]:
     """Count the effects of each operation over all ledgers. Nobody else is there: whatever they show is the task's."""
-    counts = Counter[str]()
-    for service in desk.services.values():
-        counts.update(service.effects())
-    return dict(sorted(counts.items()))
+    return dict(sorted(effects_of(one.effects() for one in desk.services.values()).items()))
 
 
 def setting_of(desk: Desk, program: str | Path | Program, lease_seconds: float, task_id: str = TASK_ID) -> Setting:

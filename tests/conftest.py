@@ -28,6 +28,8 @@ def stage(store: TaskStore, clock: ManualClock) -> Stage:
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Show what each drill counted."""
-    drills = [one for one in terminalreporter.stats.get("passed", []) if "/drills/" in one.nodeid]
+    drills = [
+        one for one in terminalreporter.stats.get("passed", []) if "/drills/" in one.nodeid or "drill" in one.keywords
+    ]
     for line in [line for one in drills for line in one.capstdout.splitlines()]:
         terminalreporter.write_line(line)

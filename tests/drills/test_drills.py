@@ -36,6 +36,7 @@ def test_eight_processes_claim_five_thousand_tasks_each_once_and_none_is_turned_
     seen = run("claiming", "--tasks", 5000)
     tell("crowd", seen)
     assert (seen["claimed"], seen["claimed once"], seen["lost"], seen["errors"]) == (5000, 5000, 0, [])
+    assert seen["share of the slowest"] > 0.1, "waiting is about fair: nobody starves"
 
 
 def test_eight_processes_with_the_same_keys_have_one_effect_a_key() -> None:

@@ -36,7 +36,7 @@ _AGE = ":now - (SELECT first_sent_at FROM in_doubt WHERE operation_id = :operati
 _STILL = "(SELECT last_sent_at FROM in_doubt WHERE task_id = :id) + :longest_delivery + :longest_pause"
 _CANCEL = "'cancel_requested ' || cancel_requested || ', direction ' || direction"
 _REVERSIBLE = """EXISTS (
-    SELECT 1 FROM operations AS o WHERE o.task_id = :id AND o.direction = 'do' AND o.status = 'done'
+    SELECT 1 FROM operations AS o WHERE o.task_id = :id AND o.status = 'done'
     AND o.undo_request IS NOT NULL AND NOT EXISTS (
         SELECT 1 FROM operations AS u WHERE u.operation_id = o.operation_id || '/undo' AND u.status = 'done'))"""
 

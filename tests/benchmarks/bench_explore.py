@@ -9,6 +9,7 @@ asserted nowhere.
 import os
 import signal
 import sqlite3
+import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -29,6 +30,7 @@ from labkit.database import Database
 from labkit.desk import TASK_ID, Desk
 from labkit.errors import SimulatedCrash
 from labkit.explore.choices import Schedule
+from labkit.explore.matrix import TwoCrashes, matrix, two_crashes
 from labkit.explore.programs import LabWorker
 from labkit.explore.scenario import Scenario, World
 from labkit.explore.search import explore
@@ -46,6 +48,15 @@ LEASE_SECONDS = 30.0
 LONG_SEARCH = 4_000
 POOL_ROUNDS = 3
 EXPLORER = "explorer, one core"
+CALLS_AT_RANDOM, STATEMENTS_AT_RANDOM = (
+    "Hypothesis, stateful, up to 2 faults",
+    "Hypothesis, stateful, up to 4 statements",
+)
+KILLED_IN_MEMORY, KILLED_ON_DISK = "fork and SIGKILL, files in memory", "fork and SIGKILL, files on disk"
+ONE_PROCESS = "one process"
+GOALS = {CALLS_AT_RANDOM: 3, STATEMENTS_AT_RANDOM: 3, KILLED_IN_MEMORY: 15, KILLED_ON_DISK: 15, ONE_PROCESS: 1.6}
+"""How many times as fast the explorer should be; the pool, as one process."""
+
 FRESH = "the same, fresh files for each schedule"
 BEFORE_COMMIT = 4
 """The statements of a claim, counted from 1: SELECT, BEGIN, UPDATE, COMMIT."""
@@ -290,9 +301,9 @@ def store_calls(operations: int, schedules: int) -> dict[str, Contender]:
     return {
         EXPLORER: partial(explored, scenario, schedules),
         FRESH: partial(fresh, scenario, first_schedules(scenario, schedules // 3)),
-        "Hypothesis, stateful, up to 2 faults": partial(stateful, desk_machine(operations), 20, 2),
-        "fork and SIGKILL, files in memory": partial(desk_killed, operations, 15, in_memory=True),
-        "fork and SIGKILL, files on disk": partial(desk_killed, operations, 15, in_memory=False),
+        CALLS_AT_RANDOM: partial(stateful, desk_machine(operations), 20, 2),
+        KILLED_IN_MEMORY: partial(desk_killed, operations, 15, in_memory=True),
+        KILLED_ON_DISK: partial(desk_killed, operations, 15, in_memory=False),
         "worker processes killed (a drill)": partial(drilled, operations),
     }
 
@@ -302,8 +313,8 @@ def plain_sql() -> dict[str, Contender]:
     return {
         EXPLORER: partial(explored_often, scenario, 20),
         FRESH: partial(fresh, scenario, first_schedules(scenario, 17)),
-        "Hypothesis, stateful, up to 4 statements": partial(stateful, ClaimMachine, 20, 4),
-        "fork and SIGKILL, files in memory": partial(claim_killed, 15),
+        STATEMENTS_AT_RANDOM: partial(stateful, ClaimMachine, 20, 4),
+        KILLED_IN_MEMORY: partial(claim_killed, 15),
     }
 
 
@@ -317,18 +328,37 @@ def pool() -> None:
     with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as executor:
         contenders: dict[str, Contender] = {
             "pool of two processes": lambda: search(executor=executor).schedules,
-            "one process": lambda: search().schedules,
+            ONE_PROCESS: lambda: search().schedules,
         }
-        report(f"a search of {LONG_SEARCH:,} schedules", contenders, POOL_ROUNDS)
+        report(f"a search of {LONG_SEARCH:,} schedules", contenders, POOL_ROUNDS, GOALS)
     spent = os.times().children_user + os.times().children_system - children
     there = spent / (POOL_ROUNDS + 1)
     print(f"  processor seconds a search: one process {here:.1f}; the pool {there:.1f}, its start included")
 
 
+def tables() -> None:
+    """What a user waits for: the matrix of all policies, remotes and crash points, and every pair of crashes."""
+    print(f"\nwhole tables, one core ({POOL_ROUNDS} rounds)")
+    for name, count_runs in (("matrix", lambda: len(matrix())), ("two crashes", lambda: _runs(two_crashes()))):
+        seconds = []
+        for _ in range(POOL_ROUNDS):
+            began = time.perf_counter()
+            runs = count_runs()
+            seconds.append(time.perf_counter() - began)
+        print(
+            f"  {name}: {runs:,} runs in {statistics.median(seconds):.1f} s ({min(seconds):.1f} to {max(seconds):.1f})"
+        )
+
+
+def _runs(found: tuple[TwoCrashes, ...]) -> int:
+    return sum(one.found.schedules for one in found)
+
+
 def main() -> None:
-    report("store calls, one operation", store_calls(1, 218), ROUNDS)
-    report("store calls, three operations", store_calls(3, 150), ROUNDS)
-    report("plain SQL, compare-and-set claim", plain_sql(), ROUNDS)
+    report("store calls, one operation", store_calls(1, 218), ROUNDS, GOALS)
+    report("store calls, three operations", store_calls(3, 150), ROUNDS, GOALS)
+    report("plain SQL, compare-and-set claim", plain_sql(), ROUNDS, GOALS)
+    tables()
     pool()
 
 

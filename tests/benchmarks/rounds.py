@@ -44,12 +44,20 @@ def ratio(first: list[float], second: list[float]) -> Rate:
     return rate([one / other for one, other in zip(first, second, strict=True)])
 
 
-def report(title: str, contenders: Mapping[str, Contender], rounds: int) -> None:
-    """Print the rates of all contenders, and how many times faster the first is than each."""
+def report(title: str, contenders: Mapping[str, Contender], rounds: int, goals: Mapping[str, float]) -> None:
+    """Print the rates of all contenders, and how many times faster the first is than each.
+
+    Args:
+        title: what is done.
+        contenders: ours first.
+        rounds: how many, without the one that warms up.
+        goals: how many times faster than a contender ours should be, where that is asked for.
+    """
     print(f"\n{title} ({rounds} interleaved rounds; load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores)")
     rates = interleaved(contenders, rounds)
     ours = next(iter(contenders))
     for name, figures in rates.items():
         times = ratio(rates[ours], figures)
         beside = "" if name == ours else f"   {times.median:6.1f} x ({times.slowest:.1f} to {times.fastest:.1f})"
-        print(f"  {name:44}{rate(figures)}{beside}")
+        goal = f"   goal: >= {goals[name]:g}" if name in goals else ""
+        print(f"  {name:44}{rate(figures)}{beside}{goal}")

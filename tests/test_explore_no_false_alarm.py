@@ -48,6 +48,9 @@ RIGHT: Mapping[str, tuple[str, ...]] = {
 ONE = TaskScenario(LabWorker("by_capability"), workers=2, allowed=EVERYTHING, compensate=True)
 THREE = replace(ONE, operations=tuple(plan()), remotes=REMOTES)
 everywhere = pytest.mark.parametrize("can", CAPABILITIES)
+rightly = pytest.mark.parametrize(
+    ("can", "policy"), [(can, policy) for can, policies in RIGHT.items() for policy in policies]
+)
 
 
 def one_at(can: str, policy: str = "by_capability") -> TaskScenario:
@@ -97,9 +100,26 @@ def test_three_operations_raise_no_alarm_with_shared_commits() -> None:
     assert_no_alarm(explore(replace(THREE, program=sharing), 2))
 
 
-@pytest.mark.parametrize(("can", "policy"), [(can, policy) for can, policies in RIGHT.items() for policy in policies])
+@rightly
 def test_a_policy_that_is_right_for_its_remote_raises_no_alarm(can: str, policy: str) -> None:
-    assert explore(one_at(can, policy), 2).passed
+    assert_no_alarm(explore(one_at(can, policy), 2))
+
+
+def three_at(can: str, policy: str) -> TaskScenario:
+    return replace(THREE, program=LabWorker(policy), remotes=dict.fromkeys(REMOTES, CAPABILITIES[can]))
+
+
+@pytest.mark.parametrize(("can", "policy"), [(can, policies[0]) for can, policies in RIGHT.items()])
+def test_three_operations_at_remotes_of_one_kind_raise_no_alarm(can: str, policy: str) -> None:
+    assert_no_alarm(explore(three_at(can, policy), 2))
+
+
+@pytest.mark.drill
+@pytest.mark.parametrize(
+    ("can", "policy"), [(can, policy) for can, policies in RIGHT.items() for policy in policies[1:]]
+)
+def test_nor_do_they_under_other_policies_that_are_right(can: str, policy: str) -> None:
+    assert_no_alarm(explore(three_at(can, policy), 2))
 
 
 @pytest.mark.parametrize("budget", [Budget(max_attempts=1), Budget(max_attempts=2), Budget(max_seconds=50.0)])
@@ -122,9 +142,9 @@ def test_one_operation_raises_no_alarm_with_three_surprises(can: str, compensate
 
 
 @pytest.mark.drill
-@pytest.mark.parametrize(("can", "policy"), [(can, policy) for can, policies in RIGHT.items() for policy in policies])
+@rightly
 def test_a_policy_that_is_right_for_its_remote_raises_no_alarm_with_three_surprises(can: str, policy: str) -> None:
-    assert explore(one_at(can, policy), 3).passed
+    assert_no_alarm(explore(one_at(can, policy), 3))
 
 
 @pytest.mark.drill

@@ -31,6 +31,7 @@ from labkit.explore.choices import Choices, Schedule, order_of
 from labkit.explore.search import _Level
 from labkit.explore.sql_programs import claim_by_condition, claim_by_reading, claiming
 from labkit.explore.world import TaskWorld
+from labkit.show.exploration import show
 
 CRASH, SWITCH = "crash", "switch to worker-2"
 
@@ -214,9 +215,14 @@ def test_a_kind_of_fault_that_never_happened_is_named():
     assert str(found).splitlines()[-1] == "allowed, but it never happened: late deliveries"
 
 
-def test_in_a_notebook_a_result_shows_its_text_and_nothing_else():
+def test_in_a_notebook_a_result_shows_its_table_and_the_timeline_of_its_failure():
     found = explore(Walk(2), 1)
-    assert found._repr_mimebundle_() == {"text/plain": str(found)}
+    assert found._repr_mimebundle_() == ({"text/plain": str(show(found))}, {})
+    broken = explore(TaskScenario(LabWorker("blind_replay")), 1)
+    data, details = broken._repr_mimebundle_()
+    assert data["text/plain"] == str(show(broken))
+    assert data["image/png"].startswith("iVBOR")
+    assert "no_second_effect" in details["image/png"]["alt"]
 
 
 # --- cut short --------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from PIL import Image
 
 from labkit.desk import Desk
 from labkit.panels import crash_panel, keys_panel, reconcile_panel
-from labkit.panels.base import Action, Panel, choice, panel, picture_html, run_html
+from labkit.panels.base import TEXT, Action, Panel, choice, panel, picture_html, run_html
 from labkit.panels.crash import CRASH_POINTS, simulated
 from labkit.panels.keys import KINDS, RULES, resend
 from labkit.panels.reconcile import FAULTS, POLICY_NAMES, REMOTE_KINDS, search
@@ -48,7 +48,7 @@ def choices(box: Panel) -> list[widgets.Dropdown]:
 
 
 def shown(box: Panel) -> str:
-    return str(box.children[1].value)
+    return str(box.children[1].value).removeprefix(f'<div style="{TEXT}">').removesuffix("</div>")
 
 
 # --- choices ----------------------------------------------------------------------------------------
@@ -58,6 +58,11 @@ def test_a_choice_stands_for_what_its_option_is_mapped_to_and_begins_with_the_fi
     mapped, named = choice("world", {"ours": 1, "theirs": 2}), choice("policy", ["a", "b"])
     assert (mapped.description, mapped.tooltip, mapped.value) == ("world", "world", 1)
     assert (named.value, named.options) == ("a", ("a", "b"))
+
+
+def test_a_label_is_nearer_to_its_own_choice_than_to_the_one_before():
+    _, right, _, left = (int(side.removesuffix("px")) for side in choice("policy", ["a"]).layout.margin.split())
+    assert right > 4 * left
 
 
 def test_choices_are_read_when_a_button_is_pressed_disabled_while_it_works_and_back_after_an_error():

@@ -5,6 +5,7 @@ from itertools import product
 import pytest
 
 from labkit.panels import outbox_panel
+from labkit.panels.base import said
 from labkit.panels.outbox import CANCEL, CAREFUL, CARELESS, CRASHES, NEXT_WORKER, ORDERS, play, show
 
 TWICE, UNTRUE, SILENT = (
@@ -64,7 +65,7 @@ def test_the_panel_plays_what_is_chosen_and_shows_every_step():
         one.value = value
     button.click()
     shown = box.children[1].value
-    assert shown == show("commit first", 1, NEXT_WORKER, CAREFUL)
+    assert shown == said(show("commit first", 1, NEXT_WORKER, CAREFUL))
     assert SILENT in shown
     assert shown.count("<tr>") == 4
     assert "received 0 &times;, acted 0 &times;" in shown

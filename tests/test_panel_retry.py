@@ -6,6 +6,7 @@ import pytest
 
 from labkit.course.move_cases import ERRORS
 from labkit.panels import retry, retry_panel
+from labkit.panels.base import said
 from labkit.panels.retry import AGES, ATTEMPTS, attempts_to_come, show
 from labkit.retries import Backoff
 
@@ -75,4 +76,4 @@ def test_the_panel_shows_what_is_chosen_when_its_button_is_pressed():
     assert [one.description for one in (error, attempts, age)] == ["the error", "attempts so far", "since the first"]
     error.value, attempts.value, age.value = "OutcomeUnknown", ATTEMPTS["3"], AGES["60 s"]
     button.click()
-    assert box.children[1].value == show("OutcomeUnknown", 3, 60.0)
+    assert box.children[1].value == said(show("OutcomeUnknown", 3, 60.0))

@@ -11,7 +11,7 @@ import pytest
 from labkit.agent import REMOTES
 from labkit.desk import Desk
 from labkit.panels import console_panel, undo_panel
-from labkit.panels.base import Panel, run_html
+from labkit.panels.base import TEXT, Panel, run_html
 from labkit.panels.console import QUIET, TROUBLES, recover
 from labkit.panels.crash import CRASH_POINTS
 from labkit.panels.plays import NOBODY, first_sending
@@ -45,7 +45,7 @@ def choices(box: Panel) -> list[widgets.Dropdown]:
 def press(box: Panel) -> str:
     (button,) = (one for one in box.children[0].children if isinstance(one, widgets.Button))
     button.click()
-    return str(box.children[1].value)
+    return str(box.children[1].value).removeprefix(f'<div style="{TEXT}">').removesuffix("</div>")
 
 
 def faults(run: Run) -> list[tuple[str, str, str]]:

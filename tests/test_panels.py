@@ -51,7 +51,7 @@ def buttons(box: Panel) -> list[widgets.Button]:
 
 
 def shown(box: Panel) -> str:
-    return str(box.children[1].value)
+    return str(box.children[1].value).removeprefix(f'<div style="{TEXT}">').removesuffix("</div>")
 
 
 def test_a_panel_invites_with_its_buttons_ready():
@@ -61,6 +61,13 @@ def test_a_panel_invites_with_its_buttons_ready():
         ("button 1", "tooltip 1", False),
         ("button 2", "tooltip 2", False),
     ]
+
+
+def test_all_that_a_panel_says_has_one_size_of_letters_whichever_panel_it_is():
+    box = make(lambda: "<p>one</p>")
+    assert box.children[1].value == f'<div style="{TEXT}"><p>Press one.</p></div>'
+    buttons(box)[0].click()
+    assert box.children[1].value == f'<div style="{TEXT}"><p>one</p></div>'
 
 
 def test_a_button_shows_what_its_own_action_returns():
@@ -289,7 +296,7 @@ def test_a_lost_lease_is_told_by_its_version_and_not_by_a_condition():
 
 def test_the_panel_of_the_states_shows_the_diagram_live_in_both_themes_and_what_the_database_says():
     text = press(states_panel(), "claim")
-    assert text.startswith(f'<div style="{TEXT}"><p><b>claim: queued -&gt; running, version 2</b></p>')
+    assert text.startswith("<p><b>claim: queued -&gt; running, version 2</b></p>")
     pictures = re.findall(r'<svg style="max-width: 100%; height: auto" role="img" aria-label="(.*?)"', text)
     said = "State diagram of 6 states and 15 transitions. Now: running. Last event: claim, from queued to running."
     assert pictures == [said, said]

@@ -20,6 +20,9 @@ from labkit.show.timeline import timeline
 
 BACK, AGAIN = "step back", "start again"
 TEXT = "font-size: 15px; line-height: 1.4"
+NEXT_TO_IT = "2px 18px 2px 2px"
+"""Around a choice: a label is nearer to its own choice than to the one before."""
+
 WRONG_MARK = verdict_mark(Verdict.DUPLICATED)
 
 
@@ -69,8 +72,14 @@ def choice(label: str, options: Mapping[str, Any] | Sequence[str]) -> widgets.Dr
         options: what to choose from; a mapping from what is shown to what it stands for, or names that are both.
     """
     shown = list(options.items()) if isinstance(options, Mapping) else list(options)
-    look = {"style": {"description_width": "initial"}, "layout": widgets.Layout(width="auto", min_width="16em")}
+    layout = widgets.Layout(width="auto", min_width="16em", margin=NEXT_TO_IT)
+    look = {"style": {"description_width": "initial"}, "layout": layout}
     return widgets.Dropdown(description=label, tooltip=label, options=shown, **look)
+
+
+def said(words: str) -> str:
+    """What a panel shows, which is HTML, in letters that can be read from the last row."""
+    return f'<div style="{TEXT}">{words}</div>'
 
 
 def panel(
@@ -92,7 +101,7 @@ def panel(
     While an action works all choices and buttons are disabled; they come back even after an error, and the error is
     shown.
     """
-    shown = widgets.HTML(invitation)
+    shown = widgets.HTML(said(invitation))
     shown.add_class("labkit-shown")
     buttons = [
         widgets.Button(description=action.label, tooltip=action.tooltip, layout=widgets.Layout(width="auto"))
@@ -103,13 +112,14 @@ def panel(
         for control in (*choices, *buttons):
             control.disabled = True
         if working is not None:
-            shown.value = working
+            shown.value = said(working)
         try:
-            shown.value = action.run()
+            shown.value = said(action.run())
         except KeyboardInterrupt:
-            shown.value = "<p>Interrupted.</p>"
+            shown.value = said("<p>Interrupted.</p>")
         except Exception as error:  # a handler's error belongs to the eyes of who pressed the button
-            shown.value = f"<p><b>This went wrong:</b> {html.escape(f'{type(error).__name__}: {error}')}</p>"
+            told = html.escape(f"{type(error).__name__}: {error}")
+            shown.value = said(f"<p><b>This went wrong:</b> {told}</p>")
         finally:
             for control in (*choices, *buttons):
                 control.disabled = False

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from labkit.agent import plan
-from labkit.panels.base import TEXT, Panel, moves_panel, table_html, wrong
+from labkit.panels.base import Panel, moves_panel, table_html, wrong
 from labkit.scratch import Scratch
 from labkit.seams import ManualClock
 from labkit.store import TaskStore
@@ -115,7 +115,7 @@ def show(moves: Sequence[str]) -> str:
     """Show both programs side by side, stepped in the same order."""
     order = [move.partition(":")[0] for move in moves]
     shown = "".join(_side(title, where, step(program, order)) for title, (where, program) in PROGRAMS.items())
-    return f'<div style="{TEXT}; {SIDE_BY_SIDE}">{shown}</div>'
+    return f'<div style="{SIDE_BY_SIDE}">{shown}</div>'
 
 
 def _side(title: str, where: str, found: Stepped) -> str:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from labkit.agent import plan
-from labkit.panels.base import TEXT, Panel, moves_panel, table_html, wrong
+from labkit.panels.base import Panel, moves_panel, table_html, wrong
 from labkit.scratch import Scratch
 from labkit.seams import ManualClock
 from labkit.show.style import OKABE_ITO
@@ -149,8 +149,8 @@ def show(moves: Sequence[str]) -> str:
     start = "worker-1 has claimed task-1 at 0 s, for 30 s, and fell asleep. Both workers are called “agent”."
     *_, by_token = played.values()
     return (
-        f'<div style="{TEXT}"><p>{start} <b>It is {now} s.</b></p>{_bars(by_token.leases, now)}'
-        f"{table_html(('#', 'what happens', *played), rows)}</div>"
+        f"<p>{start} <b>It is {now} s.</b></p>{_bars(by_token.leases, now)}"
+        f"{table_html(('#', 'what happens', *played), rows)}"
     )
 
 

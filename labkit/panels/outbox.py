@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from labkit.agent import plan
-from labkit.panels.base import TEXT, Action, Panel, choice, panel, table_html, wrong
+from labkit.panels.base import Action, Panel, choice, panel, table_html, wrong
 from labkit.scratch import Scratch
 from labkit.seams import ManualClock
 from labkit.store import TaskStore
@@ -167,7 +167,7 @@ def show(order: str, crash_after: int, then: str, consumer: str) -> str:
     played = play(order, crash_after, then, consumer)
     rows = [(str(number), *line) for number, line in enumerate(played.story, start=1)]
     headers = ("#", "who", "what happens", "the store says", "the outbox", "the consumer")
-    return f'<div style="{TEXT}"><p>{played.verdict}.</p>{table_html(headers, rows)}</div>'
+    return f"<p>{played.verdict}.</p>{table_html(headers, rows)}"
 
 
 def outbox_panel() -> Panel:

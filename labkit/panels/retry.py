@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from labkit.course.move_cases import ERRORS
 from labkit.errors import RemoteError
-from labkit.panels.base import TEXT, Action, Panel, choice, panel, picture_html
+from labkit.panels.base import Action, Panel, choice, panel, picture_html
 from labkit.retries import Backoff, Budget, Category, Move, Then, category_of, next_move
 from labkit.show.waits import Waits
 
@@ -54,13 +54,13 @@ def show(error: str, attempts: int, age: float) -> str:
         f"{_left(attempts, age)}{_too_late(move, age)}</p>"
     )
     if move.kind is not Then.RETRY:
-        return f'<div style="{TEXT}">{said}</div>'
+        return said
     lines = {name: [0.0, *attempts_to_come(raised, attempts, age, one)] for name, one in BACKOFFS.items()}
     left = BUDGET.max_seconds - age
     last = max(time for times in lines.values() for time in times)
     until = left if left < 3 * last else None  # further away it would press all waits together
     light, dark = (Waits("The attempts to come, from now on", lines, until, theme) for theme in (False, True))
-    return f'<div style="{TEXT}">{said}{picture_html(light, dark)}</div>'
+    return said + picture_html(light, dark)
 
 
 def _move(move: Move, age: float) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 from labkit.agent import plan
 from labkit.deciding import Answer
 from labkit.errors import ChangeRefused, ConditionUnmet, WrongState
-from labkit.panels.base import TEXT, Panel, light_and_dark, moves_panel
+from labkit.panels.base import Panel, light_and_dark, moves_panel
 from labkit.records import Lease, Operation, Task
 from labkit.retries import Category
 from labkit.scratch import Scratch
@@ -125,9 +125,9 @@ def show(moves: Sequence[str]) -> str:
     said = found.words[-1] if found.words else "A task is queued. Press an event: an arrow of the diagram, or none."
     numbered = "".join(f"<li>{html.escape(words)}</li>" for words in found.words)
     return (
-        f'<div style="{TEXT}"><p><b>{html.escape(said)}</b></p>{_diagram(found)}'
-        f'<pre style="{TEXT}">{html.escape(str(task_table(found.task)))}</pre>'
-        f"<details><summary>All presses</summary><ol>{numbered}</ol></details></div>"
+        f"<p><b>{html.escape(said)}</b></p>{_diagram(found)}"
+        f'<pre style="font-size: inherit; line-height: inherit">{html.escape(str(task_table(found.task)))}</pre>'
+        f"<details><summary>All presses</summary><ol>{numbered}</ol></details>"
     )
 
 

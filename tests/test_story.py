@@ -80,10 +80,16 @@ def test_of_many_tasks_the_row_where_it_goes_wrong_shows_those_that_changed():
 def test_a_long_statement_keeps_its_condition():
     sql = "UPDATE tasks SET state = 'running', version = version + 1, lease_owner = ? WHERE id = ? AND version = ?"
     crossing = story_of([Step("worker-1", f"before {shown(sql)}", "", "", {})]).rows[0][1]
-    assert crossing == "UPDATE tasks SET state = 'running', vers... WHERE id = ? AND version = ?"
-    assert shown(f"{sql} AND {'x' * 99}") == "UPDATE tasks SET stat... WHERE id = ? AND version = ? AND xxxxxxxxxxx..."
-    assert shown(f"SELECT {'x' * 99}") == f"SELECT {'x' * 62}..."
+    assert crossing == "UPDATE tasks SET state = 'running', version ... WHERE id = ? AND version = ?"
+    assert shown(f"{sql} AND {'x' * 99}") == f"UPDATE tasks SET ... WHERE id = ? AND version = ? AND {'x' * 19}..."
+    assert shown(f"SELECT {'x' * 99}") == f"SELECT {'x' * 66}..."
     assert shown("SELECT 1\n  WHERE 1") == "SELECT 1 WHERE 1"
+
+
+def test_the_whole_guard_of_a_claim_and_of_a_holder_can_be_read():
+    change = "UPDATE tasks SET state = 'succeeded', version = version + 1, lease_owner = NULL"
+    for guard in ("version = ? AND state = 'queued'", "state = 'running' AND lease_token = ?"):
+        assert shown(f"{change} WHERE id = ? AND {guard}").endswith(f"... WHERE id = ? AND {guard}")
 
 
 def test_a_run_that_fits_is_not_cut_however_its_surprises_lie():

@@ -8,12 +8,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-SHOWN = 72
+SHOWN = 76
 MORE = "..."
 """What is left out; not every console can print one sign for it."""
 
-CONDITION = 48
-"""So much of a WHERE clause is shown."""
+CONDITION = 56
+"""So much of a WHERE clause is shown: enough for id, state and token."""
 
 KEPT = 1_000
 DML = frozenset({"INSERT", "UPDATE", "DELETE", "REPLACE"})
@@ -22,6 +22,8 @@ _FIRST_WORD = re.compile(_BLANK + r"([A-Za-z]+)", re.DOTALL)
 _TEMPORARY = re.compile(_BLANK + r"CREATE\s+TEMP", re.DOTALL | re.IGNORECASE)
 _PRAGMA = re.compile(_BLANK + r"PRAGMA\s+(?:\w+\.)?(\w+)\s*(?:[=(]\s*['\"]?(\w*))?", re.DOTALL | re.IGNORECASE)
 _OF_THE_FILE = frozenset({"application_id", "journal_mode", "locking_mode", "schema_version", "user_version"})
+_IN_A_WORD = re.compile(r"[\w'.]")
+_LAST_WORD = re.compile(r"(?<![\w'.])[\w'.]{1,16}$")
 _HARMLESS = DML | {"SELECT", "WITH", "VALUES", "EXPLAIN"}
 _TRANSACTION = frozenset({"BEGIN", "COMMIT", "END", "ROLLBACK", "SAVEPOINT", "RELEASE"})
 
@@ -68,8 +70,15 @@ def shown(sql: str) -> str:
     where = text.upper().rfind(" WHERE ")
     condition = text[where:] if 0 < where < len(text) - len(MORE) else ""
     if len(condition) > CONDITION:
-        condition = f"{condition[: CONDITION - len(MORE)]}{MORE}"
-    return f"{text[: SHOWN - len(MORE) - len(condition)]}{MORE}{condition}"
+        condition = _cut(condition, CONDITION)
+    return _cut(text, SHOWN - len(condition)) + condition
+
+
+def _cut(text: str, length: int) -> str:
+    """The beginning of a text that is longer, at most so many letters; it ends between two words if it can."""
+    kept = text[: length - len(MORE)]
+    word = _LAST_WORD.search(kept) if _IN_A_WORD.match(text[len(kept)]) else None
+    return (kept if word is None else kept[: word.start()]) + MORE
 
 
 def row_in_words(row: Any) -> str:

@@ -267,9 +267,24 @@ def test_a_hint_in_html_sets_as_code_what_stands_between_backticks():
 
 def test_names_and_marks_in_a_table_of_html_are_kept_on_one_line():
     table = TextTable(("who", "what"), (("worker-12 (lab)", "send task-1/refund  !! crash"), ("-", "2x  <- WRONG")))
-    html = table_html(table)
-    for whole in ("worker-12 (lab)", "task-1/refund", "!! crash", "&lt;- WRONG"):
+    counts = (("cancelled v5, token 1", "task-1/voucher/undo 1x"), ("attempt 2", "task-1 queued v1"))
+    html = table_html(table) + table_html(TextTable(("believes", "says"), counts))
+    names = ("worker-12 (lab)", "task-1/refund", "!! crash", "&lt;- WRONG")
+    for whole in (*names, "cancelled v5", "token 1", "task-1/voucher/undo 1x", "attempt 2", "task-1 queued v1"):
         assert f'white-space: nowrap">{whole}</span>' in html
+
+
+def test_the_cell_that_is_wrong_stands_out_by_its_weight_and_a_bar_beside_the_word():
+    (wrong,) = re.findall(r'<td style="([^"]*)"[^>]*>2x', table_html(TextTable(("a", "b"), (("1x", "2x  <- WRONG"),))))
+    assert "font-weight: 700" in wrong
+    assert "box-shadow: inset 4px" in wrong
+    assert table_html(TextTable(("a",), (("1x",),))).count("font-weight") == 0
+
+
+def test_the_name_of_an_operation_is_kept_on_one_line_in_a_sentence_too():
+    trial = Trial(False, 1, run="it", law="says_so", broke="The ledger shows 2 of task-1/refund.", hint="Look.")
+    html = CheckResult("2.1", True, trial)._repr_mimebundle_()["text/html"]
+    assert 'nowrap">task-1/refund</span>.' in html
 
 
 def claims_nothing(db: Any, task_id: str, expected_version: int) -> bool:

@@ -85,7 +85,7 @@ def _results(found: Findings) -> str:
 
 def _result(one: Result) -> str:
     lines = wording.shown_by(one)
-    listed = "".join(f"<li>{escape(line)}</li>" for line in lines)
+    listed = "".join(f"<li>{unbroken(escape(line))}</li>" for line in lines)
     said = f"{_sign(wording.outcome(one))}{f'<ul>{listed}</ul>' if listed else ''}"
     return f'<tr><th scope="row">{escape(one.number)}</th><td>{escape(one.title)}</td><td class="last">{said}</td></tr>'
 
@@ -104,7 +104,7 @@ def _failure(one: Failure) -> str:
         parts.append(f"<pre>{escape(case.says)}</pre>")
     parts += map(_p, wording.told(case))
     parts += [_table(case.story, wording.SEEN, "small story")] if case.story else []
-    parts += [f"<p><b>{escape(case.law)}</b>: {escape(case.broke)}</p>"] if case.law else []
+    parts += [f"<p><b>{escape(case.law)}</b>: {unbroken(escape(case.broke))}</p>"] if case.law else []
     return "\n".join([*parts, *_capsule(case)])
 
 
@@ -181,7 +181,7 @@ def _quote(words: str) -> str:
 
 
 def _p(text: str) -> str:
-    return f"<p>{escape(text)}</p>"
+    return f"<p>{unbroken(escape(text))}</p>"
 
 
 def _quiet(text: str) -> str:

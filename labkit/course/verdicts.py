@@ -6,13 +6,18 @@ import re
 from html import escape
 from typing import TYPE_CHECKING
 
+from labkit.course.story import WRONG
 from labkit.show.tables import TextTable
 
 if TYPE_CHECKING:
     from labkit.course.checks import CheckResult
 
 PASSED, FAILED = "#009E73", "#D55E00"
-WHOLE = re.compile(r"worker-\d+(?: \(lab\))?|task-\d+[\w/]*|!! \w+|&lt;- WRONG")
+WHOLE = re.compile(
+    r"worker-\d+(?: \(lab\))?|task-\d+[\w/]{0,24}(?: \d+x| [a-z_]{1,24} v\d+)?|!! \w+|&lt;- WRONG"
+    r"|\b[a-z_]{1,24} v\d+|\b(?:token|attempt) \d+"
+)
+WRONG_CELL = f"; box-shadow: inset 4px 0 {FAILED}; font-weight: 700"
 CELL = "padding: 2px 10px; text-align: left; vertical-align: top; white-space: pre-wrap"
 
 
@@ -45,22 +50,27 @@ def _parts(result: CheckResult) -> list[str]:
 
 def _in_code(words: str) -> str:
     """Escape words, and set as code what stands between backticks."""
-    return re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(words))
+    return re.sub(r"`([^`]+)`", r"<code>\1</code>", unbroken(escape(words)))
 
 
 def unbroken(markup: str) -> str:
-    """Keep names and marks on one line each, in the markup of a table's cell: a hyphen would break them."""
+    """Keep names, marks and counts on one line each, in markup: a hyphen or a space would break them."""
     return WHOLE.sub(r'<span class="whole" style="white-space: nowrap">\g<0></span>', markup)
 
 
 def table_html(table: TextTable) -> str:
     """Return a table of text as an HTML one, with its notes."""
     head = "".join(f'<th scope="col" style="{CELL}">{escape(one)}</th>' for one in table.headers)
-    rows = ("".join(f'<td style="{CELL}">{unbroken(escape(cell))}</td>' for cell in row) for row in table.rows)
+    rows = ("".join(map(_cell, row)) for row in table.rows)
     body = "".join(f"<tr>{row}</tr>" for row in rows)
     notes = "".join(f"<p>{escape(note)}</p>" for note in table.notes)
     table_ = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
     return f'<div style="overflow-x: auto">{table_}</div>{notes}'
+
+
+def _cell(text: str) -> str:
+    look = CELL + WRONG_CELL if WRONG in text else CELL
+    return f'<td style="{look}">{unbroken(escape(text))}</td>'
 
 
 def _drawn(result: CheckResult) -> str:

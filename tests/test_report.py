@@ -130,6 +130,7 @@ def test_of_an_untouched_course_it_says_the_same_everywhere(home: Path):
         assert str(home) not in text
         assert "Last entry of the journal: none yet" in text
         assert text.count("not attempted") == len(EXERCISES)
+        assert "0 a surprise" not in text
         assert re.search(r"\b20\d\d-\d\d", text) is None
     assert faults(Page(html(written))) == []
 

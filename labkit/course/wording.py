@@ -60,7 +60,7 @@ def contents(found: Findings) -> tuple[str, ...]:
     return (
         f": {found.attempted} of {len(found.results)} attempted, {_passed(found)}",
         f": {len(found.failures)}",
-        f": {len(found.predictions)}, of them {surprises} a surprise",
+        f": {len(found.predictions)}" + (f", of them {surprises} a surprise" if found.predictions else ""),
         f": {'written' if found.trade_off else 'not written yet'}",
         f": {len(found.reasons)} answered",
         "",

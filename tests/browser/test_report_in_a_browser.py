@@ -20,6 +20,7 @@ RUN_AXE = "async () => (await axe.run()).violations.map(one => [one.id, one.node
 TOO_WIDE = """() => [document.documentElement, ...document.querySelectorAll('body *')]
     .filter(one => !one.closest('svg, .scroll, .unseen') && one.getBoundingClientRect().right > innerWidth + 1)
     .map(one => one.outerHTML.slice(0, 200))"""
+STYLES = "([name, rule]) => [...document.querySelectorAll(name)].map(one => getComputedStyle(one)[rule])"
 CUT = """() => [...document.querySelectorAll('body *')]
     .filter(one => !one.closest('svg, .unseen') && one.getClientRects().length && one.scrollWidth > one.clientWidth + 1
         && getComputedStyle(one).display !== 'inline')
@@ -72,6 +73,15 @@ def test_on_paper_nothing_is_cut(browser: Browser, course: Course, tmp_path: Pat
     assert page.evaluate(CUT) == []
     written = page.pdf(path=tmp_path / "report.pdf", prefer_css_page_size=True)
     assert written.startswith(b"%PDF-")
+    page.close()
+
+
+def test_on_paper_a_question_and_its_answer_and_the_lines_of_a_sentence_keep_together(browser: Browser, course: Course):
+    page = opened(browser, course, SCREEN, "light")
+    page.emulate_media(media="print")
+    for name, rule in (("h3 + .quiet", "breakAfter"), ("article > p", "breakInside")):
+        styles = page.evaluate(STYLES, [name, rule])
+        assert set(styles) == ({"avoid"} if course.name == "finished" else set())
     page.close()
 
 

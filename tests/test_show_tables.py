@@ -140,6 +140,11 @@ def test_wrapping_keeps_line_breaks_and_empty_lines():
     assert wrapped("one two\n\nthree", 5) == ["one", "two", "", "three"]
 
 
+def test_wrapping_does_not_part_seconds_from_their_number():
+    assert wrapped("token 1, at 10 s)", 14) == ["token 1, at", "10 s)"]
+    assert wrapped("2 shops", 6) == ["2", "shops"]
+
+
 def test_a_row_with_another_number_of_cells_is_refused():
     with pytest.raises(InvalidInput):
         TextTable(("a", "b"), (("1",),))

@@ -5,6 +5,7 @@ All words of the lab are ASCII, so its tables print on any console.
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from labkit.states import TRANSITIONS, Direction, Transition, up_to_lesson
 
 WIDTH = 100
 GAP = "  "
+NUMBER_AND_UNIT, HARD_SPACE = re.compile(r"(?<=\d) (?=s\b)"), "\N{NO-BREAK SPACE}"
 NARROWEST = 8
 """No column is squeezed below this many characters; a line may rather be too long."""
 
@@ -61,11 +63,11 @@ class TextTable:
 
 
 def wrapped(text: str, width: int) -> list[str]:
-    """Break `text` into lines of at most `width` characters, its own line breaks kept."""
+    """Break `text` into lines of at most `width` characters, its own line breaks kept, and `7 s` in one."""
     lines: list[str] = []
-    for line in text.split("\n"):
+    for line in NUMBER_AND_UNIT.sub(HARD_SPACE, text).split("\n"):
         lines += textwrap.wrap(line, width, break_on_hyphens=False) or [""]
-    return lines
+    return [line.replace(HARD_SPACE, " ") for line in lines]
 
 
 def column_widths(rows: Sequence[Sequence[str]], width: int) -> list[int]:

@@ -40,6 +40,9 @@ BASE = 0.72
 
 BADGE, BADGE_HEIGHT = 3.2, 0.55
 FAULT = OKABE_ITO["orange"]
+TO_THE_EDGE: dict[str, Any] = {"solid_capstyle": "butt"}
+"""Of lines that end where boxes do, and not half their width behind them."""
+
 WRONG_MARK = Mark(OKABE_ITO["vermillion"], ink_on(OKABE_ITO["vermillion"]), "")
 
 
@@ -225,7 +228,8 @@ class _Paper:
 
     def where(self, row: Row, lines: list[Line], fault: list[Line], top: float, bottom: float) -> None:
         if row.switched:
-            self.axes.plot([EDGE, WIDTH - EDGE], [top - GAP / 2] * 2, color=self.look.quiet, lw=2, zorder=0)
+            whole = [EDGE, WIDTH - EDGE]
+            self.axes.plot(whole, [top - GAP / 2] * 2, color=self.look.quiet, lw=2, zorder=0, **TO_THE_EDGE)
         self.write(EDGE + BAR - PAD, top + PAD, row.number, colour=self.look.quiet, align="right")
         self.write(EDGE + WHERE, top + PAD, row.clock, colour=self.look.quiet, align="right")
         self.lines(EDGE + BAR, top + PAD, lines)
@@ -235,7 +239,7 @@ class _Paper:
             self.lines(EDGE + BAR + PAD, under, fault, colour=ink_on(FAULT))
         if row.died:
             memory = [EDGE, STARTS[0] + LANES[0]]
-            self.axes.plot(memory, [bottom - GAP / 2] * 2, color=FAULT, lw=6, zorder=0.5)
+            self.axes.plot(memory, [bottom - GAP / 2] * 2, color=FAULT, lw=6, zorder=0.5, **TO_THE_EDGE)
 
     def block(self, block: Block, top: float, bottom: float) -> None:
         x, width = STARTS[block.lane], LANES[block.lane]

@@ -1,6 +1,7 @@
 """Every notebook is fit to be read, run, compared by nbval, and shown on the web. Each rule is itself tried below."""
 
 import ast
+import builtins
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -23,6 +24,9 @@ TESTS = Path(__file__).resolve().parent
 NOTEBOOKS = TESTS.parent / "notebooks"
 LESSONS = sorted(NOTEBOOKS.glob("*.ipynb"))
 IGNORED = "nbval-ignore-output"
+PROJECTED = 100
+"""Characters of a line of code that a projector shows without scrolling sideways; see notebooks/.ruff.toml."""
+
 HIDING_TAGS = {"hide-input", "hide-cell", "hide-output", "remove-input", "remove-cell", "remove-output"}
 NOT_OUR_WORDS = re.compile(
     r"idempoten(ce|cy) tokens?|dedup(lication)? keys?|request keys?|lock tokens?|exactly[- ]once delivery|crashpoints?"
@@ -35,6 +39,7 @@ ONE_MACHINE = re.compile(
     re.IGNORECASE,
 )
 CHECK = re.compile(r"""\bcheck\(["'](\d+\.\d+[a-z]?)["']""")
+WRITTEN = re.compile(r"""^why\(["']""", re.MULTILINE)
 SHOWS_HTML = re.compile(rf"{CHECK.pattern}|^report\(\)$", re.MULTILINE)
 PREDICTION = re.compile(r"^prediction = None\b", re.MULTILINE)
 ABOUT = re.compile(r"""compare\(prediction, .+, ["'](\d\d: [^"']+)["']\)""", re.DOTALL)
@@ -204,6 +209,43 @@ def rule_code_is_plain(notebook: Notebook, folder: Path) -> Iterator[str]:
             yield f"{cell.id}: hidden"
 
 
+def rule_code_fits_a_projector(notebook: Notebook, folder: Path) -> Iterator[str]:
+    for cell in code_cells(notebook):
+        for line in cell.source.splitlines():
+            if len(line) > PROJECTED:
+                yield f"{cell.id}: a line of {len(line)} characters"
+
+
+def rule_an_exercise_stands_alone(notebook: Notebook, folder: Path) -> Iterator[str]:
+    """Who starts a kernel anew and runs the cells of one exercise alone meets no NameError."""
+    cells = code_cells(notebook)
+    for place, cell in enumerate(cells):
+        if CHECK.search(cell.source):
+            together = cells[max(place - 1, 0) : place + 2]
+        elif WRITTEN.search(cell.source) and not (place and CHECK.search(cells[place - 1].source)):
+            together = [cell]
+        else:
+            continue
+        for name in sorted(unknown_names("\n".join(one.source for one in together))):
+            yield f"{cell.id}: {name} is not known to who runs this exercise alone"
+
+
+def unknown_names(source: str) -> set[str]:
+    """The names that code reads and makes nowhere: neither its own nor Python's."""
+    used: set[str] = set()
+    made = set(dir(builtins))
+    for one in ast.walk(ast.parse(source)):
+        if isinstance(one, ast.Name):
+            (used if isinstance(one.ctx, ast.Load) else made).add(one.id)
+        elif isinstance(one, ast.FunctionDef | ast.ClassDef):
+            made.add(one.name)
+        elif isinstance(one, ast.arg):
+            made.add(one.arg)
+        elif isinstance(one, ast.alias):
+            made.add(one.asname or one.name)
+    return used - made
+
+
 def rule_predictions(notebook: Notebook, folder: Path) -> Iterator[str]:
     open_since = None
     for cell in notebook.cells:
@@ -364,7 +406,7 @@ def good_notebook() -> Notebook:
         ("picture", "code", "draw()"),
         ("exercise", "", exercise),
         ("stub", "code", "def answer():\n    raise NotImplementedError"),
-        ("check", "code", 'check("0.1", answer)'),
+        ("check", "code", 'from labkit.course import check, why\n\ncheck("0.1", answer)'),
         ("why", "code", 'why("0.1", "")  # in your words'),
         *((f"recap-{number}", "", question.format(number)) for number in (1, 2, 3)),
         ("one-more", "", prose),
@@ -502,6 +544,11 @@ BAD: list[tuple[str, str, Callable[[Notebook], None]]] = [
     ("exercises", "its check is read-only", tell("check", deletable=True)),
     ("exercises", "a why line follows", drop("why")),
     ("exercises", "stored check says 'not attempted yet'", show("check", data={"text/plain": "exercise 0.1: passed"})),
+    ("code_fits_a_projector", "run: a line of 101 characters", say("run", "compare(", f"{'#' * 101}\ncompare(")),
+    ("an_exercise_stands_alone", "check: check is not known", say("check", "import check, why", "import why")),
+    ("an_exercise_stands_alone", "check: why is not known", say("check", "import check, why", "import check")),
+    ("an_exercise_stands_alone", "check: sqlite3 is not", say("stub", "answer()", "answer(db: sqlite3.Connection)")),
+    ("an_exercise_stands_alone", "picture: why is not known", say("picture", "draw()", 'why("10.2", "")')),
     ("code_is_plain", "run: a star import", say("run", "compare", "from labkit import *\ncompare")),
     ("code_is_plain", "run: a line that is no Python", say("run", "compare", "%matplotlib inline\ncompare")),
     ("code_is_plain", "run: a line that is no Python", say("run", "compare", "if True:\n    !ls\ncompare")),

@@ -189,6 +189,12 @@ def test_text_has_14_points_or_more_and_stands_on_the_page_of_its_theme(run, dar
     assert to_hex(figure.get_facecolor()).upper() == (DARK if dark else LIGHT).paper
 
 
+def test_no_line_reaches_beyond_the_boxes():
+    lines = timeline(DOUBLED).figure().axes[0].get_lines()
+    assert len(lines) > 1
+    assert {line.get_solid_capstyle() for line in lines} == {"butt"}
+
+
 def test_fourteen_moments_fit_a_page_that_can_be_scrolled_in_one_go():
     width, height = timeline(DOUBLED).figure().get_size_inches()
     assert width == WIDTH

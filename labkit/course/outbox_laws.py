@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from labkit.course.calls import CALL
 from labkit.course.laws import in_short
+from labkit.course.rows import TASK
+from labkit.explore.bench import SAID
 from labkit.explore.journal import Changed, Handed, Said
 from labkit.explore.row_laws import changes_of, moves_of
 from labkit.explore.sqlworld import SqlRun
@@ -13,14 +16,17 @@ from labkit.states import ENDED_STATES
 MESSAGES = ("m1", "m3", "m2")
 """As they were written: an order that neither their ids nor their times tell."""
 
+MARK = ("delivered_at", "deliveries")
+
 
 def message(task_id: str) -> dict[str, Any]:
-    """The message that a task has succeeded, as an answer is given it."""
+    """The message that a task has succeeded, as an answer is given it; of each task it is made in another way."""
+    first = task_id == TASK
     return {
-        "message_id": f"{task_id}/succeeded",
-        "topic": "task.succeeded",
-        "payload": '{"order": 1042}',
-        "created_at": 1.5,
+        "message_id": f"{task_id}/succeeded" if first else f"told-{task_id}",
+        "topic": "task.succeeded" if first else "refunds",
+        "payload": '{"order": 1042}' if first else '{"order": 2077}',
+        "created_at": 1.5 if first else 2.5,
     }
 
 
@@ -42,27 +48,47 @@ def announces_only_what_happened(run: SqlRun) -> str:
 
 
 def announced_as_given(run: SqlRun) -> str:
-    """The outbox holds the message as it was given, under its own id and that of its task, once."""
-    called = [one.value[0] for one in run.log if isinstance(one, Said) and one.what == "call"]
+    """The outbox holds the message as it was given, under its own id and that of its task, once; it waits there."""
+    called = dict[str, str]()
     for one in run.log:
-        if isinstance(one, Changed) and one.table == "outbox" and one.after is not None:
-            task_id = one.after["task_id"]
-            if task_id not in called:
-                return f"{one.worker} wrote a message whose task_id is {task_id}, not {called[-1]}"
+        if isinstance(one, Said) and one.what == CALL:
+            called[one.worker] = one.value[0]
+        elif isinstance(one, Changed) and one.table == "outbox" and one.commit and not one.before and one.after:
+            task_id = called[one.worker]
+            if one.after["task_id"] != task_id:
+                return f"{one.worker} wrote a message whose task_id is {one.after['task_id']}, not {task_id}"
             for name, given in message(task_id).items():
                 if one.after[name] != given:
                     return f"{one.worker} wrote a message whose {name} is {in_short(one.after[name])}, not {given}"
+            if one.after["delivered_at"] is not None:
+                return f"{one.worker} wrote {one.after['message_id']} as delivered, and nobody will hand it over"
     return ""
 
 
-def both_or_neither(run: SqlRun) -> str:
-    """The task ends and its message is written, or neither happens; nobody else's message is touched."""
+def every_end_has_its_message(run: SqlRun) -> str:
+    """Of every task that was ended its own message was written."""
+    written = {one.after["message_id"] for one in changes_of(run, "outbox") if one.after is not None}
+    for change, _, after in moves_of(run):
+        if after["state"] in ENDED_STATES and message(after["id"])["message_id"] not in written:
+            return f"{change.worker} made {after['id']} {after['state']}, and its message is not there"
+    return ""
+
+
+def messages_stay(run: SqlRun) -> str:
+    """What stood in the outbox before stays there as it was."""
     for change in changes_of(run, "outbox"):
         if change.before is not None:
             gone = "deleted" if change.after is None else "changed"
             return (
                 f"{change.worker} has {gone} the message of {change.before['task_id']}, {change.before['message_id']}"
             )
+    return ""
+
+
+def both_or_neither(run: SqlRun) -> str:
+    """The task ends and its message is written, or neither happens; nobody else's message is touched."""
+    if touched := messages_stay(run):
+        return touched
     for change, _, after in moves_of(run):
         return f"{change.worker} made {after['id']} {after['state']}, and its message was refused: that id is taken"
     return ""
@@ -78,20 +104,27 @@ def no_message(run: SqlRun) -> str:
 def in_order(run: SqlRun) -> str:
     """Messages come for the first time in the order in which they were written."""
     first = list(dict.fromkeys(one.message_id for one in run.log if isinstance(one, Handed)))
-    known = [name for name in MESSAGES if name in first]
-    if [name for name in first if name in known] == known:
+    written = [name for name, _ in _by_seq(run)]
+    if [name for name in first if name in written] == [name for name in written if name in first]:
         return ""
-    return f"written as {', '.join(MESSAGES)}, they came as {', '.join(first)}"
+    return f"written as {', '.join(written)}, they came as {', '.join(first)}"
+
+
+def _by_seq(run: SqlRun) -> list[tuple[str, bool]]:
+    """Each message in the outbox in the order in which they were written, and whether it is marked."""
+    rows = run.db.execute("SELECT message_id, delivered_at IS NOT NULL FROM outbox ORDER BY seq")
+    return [(name, bool(is_marked)) for name, is_marked in rows]
 
 
 def leaves_none_waiting(run: SqlRun) -> str:
     """A relay that returns has handed over every message that waited when it was called."""
     handed: set[str] = set()
+    written = [name for name, _ in _by_seq(run)]
     for one in run.log:
         if isinstance(one, Handed):
             handed.add(one.message_id)
-        elif isinstance(one, Said) and one.what == "said":
-            left = [name for name in MESSAGES if name not in handed]
+        elif isinstance(one, Said) and one.what == SAID:
+            left = [name for name in written if name not in handed]
             if left:
                 return f"{one.worker} returns, and {left[0]} still waits"
     return ""
@@ -99,8 +132,7 @@ def leaves_none_waiting(run: SqlRun) -> str:
 
 def marked(run: SqlRun) -> str:
     """In the end every message is on record as delivered."""
-    query = "SELECT message_id FROM outbox WHERE delivered_at IS NULL ORDER BY seq"
-    waiting = [name for (name,) in run.db.execute(query)]
+    waiting = [name for name, is_marked in _by_seq(run) if not is_marked]
     return f"{waiting[0]} still waits" if waiting else ""
 
 
@@ -109,6 +141,30 @@ def none_is_deleted(run: SqlRun) -> str:
     for change in changes_of(run, "outbox"):
         if change.after is None and change.before is not None:
             return f"{change.worker} has deleted {change.before['message_id']}"
+    return ""
+
+
+def only_the_mark_changes(run: SqlRun) -> str:
+    """Of a message only its mark changes, and how often it was delivered."""
+    for change in changes_of(run, "outbox"):
+        if change.before is not None and change.after is not None:
+            others = [name for name in change.after if change.becomes(name) and name not in MARK]
+            if others:
+                return f"{change.worker} changed {others[0]} of {change.before['message_id']} as well"
+    return ""
+
+
+def none_comes_again(run: SqlRun) -> str:
+    """What was marked before a relay was called is not handed over by it."""
+    marks, known = set[str](), dict[str, frozenset[str]]()
+    for one in run.log:
+        if isinstance(one, Changed) and one.table == "outbox" and one.after is not None:
+            if one.after["delivered_at"] is not None:
+                marks.add(one.after["message_id"])
+        elif isinstance(one, Said) and one.what == CALL:
+            known[one.worker] = frozenset(marks)
+        elif isinstance(one, Handed) and one.message_id in known.get(one.worker, ()):
+            return f"{one.worker} handed over {one.message_id}, which was marked before it was called"
     return ""
 
 

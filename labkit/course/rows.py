@@ -8,7 +8,9 @@ from typing import Any
 from labkit.states import State
 
 TASK, OTHER = "task-1", "task-2"
-QUEUED = "INSERT INTO tasks (id, kind, version) VALUES (?, 'refund', ?)"
+QUEUED = "INSERT INTO tasks (id, kind, version, lease_token) VALUES (?, 'refund', ?, 6)"
+"""It has been held before, under tokens up to 6: more than its version, so neither that nor 1 is a new token."""
+
 RUNNING = (
     "INSERT INTO tasks (id, kind, state, version, lease_owner, lease_token, lease_expires_at) "
     "VALUES (?, 'refund', 'running', ?, 'worker-0', 1, 30)"

@@ -26,6 +26,7 @@ from labkit.states import ENDED_STATES
 from labkit.store import TaskStore
 from labkit.values import checked_seconds
 
+MANY_MESSAGES = 8
 SAME_ERRORS = 3
 """After so many workers in a row that ended by the same bug nobody comes any more."""
 
@@ -161,8 +162,8 @@ class BenchWorld(SqlWorld):
             return self._of_tasks()
         rows = self._db.execute("SELECT delivered_at IS NOT NULL, message_id FROM outbox ORDER BY seq").fetchall()
         marked, waiting = ([name for at, name in rows if at == done] for done in (True, False))
-        told = [f"{', '.join(marked)} marked"] if marked else []
-        told += [f"{', '.join(waiting)} wait{'' if waiting[1:] else 's'}"] if waiting else []
+        told = [f"{_in_short(marked)} marked"] if marked else []
+        told += [f"{_in_short(waiting)} wait{'' if waiting[1:] else 's'}"] if waiting else []
         return "; ".join(told) or "no message"
 
     def _of_tasks(self) -> str:
@@ -238,6 +239,12 @@ class BenchWorld(SqlWorld):
         for service in self.services.values():
             service.deliver_late()
         self._note_effects(WIRE)
+
+
+def _in_short(names: list[str]) -> str:
+    """Names in a list; of very many the first ones and the last."""
+    shown = names if len(names) <= MANY_MESSAGES else [*names[:3], f"... {len(names) - 4} more ...", names[-1]]
+    return ", ".join(shown)
 
 
 def _of(task_id: str, effects: Mapping[str, int]) -> dict[str, int]:

@@ -262,7 +262,7 @@ def claimed(db, setting, where, values):
         return db.execute(f"UPDATE tasks SET {setting} WHERE {where} AND state = 'queued'", values).rowcount == 1
 
 
-@wrong("2.1", "The law that broke, what_fits_is_granted:", "called with (task-2, 3), is told False", "no constant in")
+@wrong("2.1", "The law that broke, leaves_others_alone:", "called with (task-2, 3), changed task-1", "WHERE id = ?")
 def one_task_for_all(db, task_id, expected_version):
     return claimed(db, CLAIMED, "id = 'task-1' AND version = ?", (expected_version,))
 
@@ -312,3 +312,17 @@ def looks_in_a_transaction(db, task_id, expected_version):
         db.execute(f"UPDATE tasks SET {CLAIMED} WHERE id = ?", (task_id,))
     db.execute("COMMIT")
     return took
+
+
+@wrong("2.1", "The law that broke, tokens_only_grow:", "from 6 to 1", "lease_token = lease_token + 1")
+def always_the_first_token(db, task_id, expected_version):
+    sql = f"UPDATE tasks SET {CLAIMED} WHERE id = ? AND version = ? AND state = 'queued'"
+    with db:
+        return db.execute(sql.replace("lease_token + 1", "1"), (task_id, expected_version)).rowcount == 1
+
+
+@wrong("2.1", "The law that broke, tokens_only_grow:", "from 6 to 2", "lease_token = lease_token + 1")
+def the_version_for_a_token(db, task_id, expected_version):
+    sql = f"UPDATE tasks SET {CLAIMED} WHERE id = ? AND version = ? AND state = 'queued'"
+    with db:
+        return db.execute(sql.replace("lease_token + 1", "version + 1"), (task_id, expected_version)).rowcount == 1

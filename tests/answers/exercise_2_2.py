@@ -145,7 +145,7 @@ def advanced(db, where, values):
         return db.execute(f"{STEP} WHERE {where} AND state = 'running'", values).rowcount == 1
 
 
-@wrong("2.2", "The law that broke, what_fits_is_granted:", "called with (task-2, 3), is told False", "no constant in")
+@wrong("2.2", "The law that broke, leaves_others_alone:", "called with (task-2, 3), changed task-1", "WHERE id = ?")
 def one_task_for_all(db, task_id, seen_version):
     return advanced(db, "id = 'task-1' AND version = ?", (seen_version,))
 
@@ -190,3 +190,19 @@ def raises_of_its_own(db, task_id, seen_version):
     if not compare_in_the_update(db, task_id, seen_version):
         raise ValueError("it has moved on")
     return True
+
+
+@wrong("2.2", "The law that broke, somebody_goes_on:", "all were told no", "Whose row is it? WHERE id = ?")
+def no_id_and_taken_back_unless_one(db, task_id, seen_version):
+    changed = db.execute(f"{STEP} WHERE version = ? AND state = 'running'", (seen_version,)).rowcount
+    if changed == 1:
+        db.commit()
+        return True
+    db.rollback()
+    return False
+
+
+@wrong("2.2", "One worker calls three times", "The law that broke, one_step_each:", "from step 0 to 5")
+def always_the_fifth_step(db, task_id, seen_version):
+    with db:
+        return db.execute(ADVANCE.replace("step + 1", "5"), (task_id, seen_version)).rowcount == 1

@@ -284,3 +284,11 @@ def commits_before_it_fetches(db, task_id, worker, now, lease_seconds):
     db.commit()
     row = found.fetchone()
     return row and row[0]
+
+
+@wrong("3.1", "A lease that ran out long ago", "The law that broke, what_fits_is_granted:", "may have its old name")
+def never_from_one_of_its_own_name(db, task_id, worker, now, lease_seconds):
+    sql = f"{TAKE} {EXPIRED} AND lease_owner <> ? RETURNING lease_token"
+    with db:
+        row = db.execute(sql, (worker, now + lease_seconds, task_id, now, worker)).fetchone()
+    return None if row is None else row[0]

@@ -181,3 +181,19 @@ def the_token_becomes_null(db, task_id, token):
     with db:
         sql = FINISH.replace("lease_owner = NULL", "lease_owner = NULL, lease_token = NULL")
         return db.execute(sql, (task_id, token)).rowcount == 1
+
+
+@wrong(
+    "3.2", "Another task beside it", "The law that broke, nothing_else_changes:", "changed cancel_requested of task-2"
+)
+def the_wish_to_stop_is_cleared(db, task_id, token):
+    sql = f"{DONE}, cancel_requested = 0 WHERE id = ? AND state = 'running' AND lease_token = ?"
+    with db:
+        return db.execute(sql, (task_id, token)).rowcount == 1
+
+
+@wrong("3.2", "The law that broke, what_fits_is_granted:", "called with (task-2, 1), is told False")
+def not_where_somebody_wants_it_stopped(db, task_id, token):
+    sql = f"{DONE} WHERE id = ? AND state = 'running' AND lease_token = ? AND cancel_requested = 0"
+    with db:
+        return db.execute(sql, (task_id, token)).rowcount == 1

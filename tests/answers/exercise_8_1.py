@@ -219,7 +219,7 @@ def a_time_of_its_own(db, task_id, token, message):
     return both_in_one(db, task_id, token, message | {"created_at": 0})
 
 
-@wrong("8.1", "Another task", GIVEN, "whose task_id is task-1, not task-2")
+@wrong("8.1", "Two tasks, one after the other", GIVEN, "whose task_id is task-1, not task-2")
 def always_the_same_task(db, task_id, token, message):
     return both_in_one(db, task_id, token, message | {"task_id": "task-1"})
 
@@ -237,3 +237,113 @@ def a_column_that_is_not_there(db, task_id, token, message):
         if ended.rowcount == 1:
             db.execute(POST, {"task_id": task_id, **message})
     return ended.rowcount == 1
+
+
+TWO = "Two tasks, one after the other"
+
+
+@wrong("8.1", TWO, "The law that broke, what_fits_is_granted:", "called with (task-2, 2,", "Whose row is it?")
+def no_id_and_taken_back_unless_one(db, task_id, token, message):
+    if db.execute(f"{END} WHERE state = 'running' AND lease_token = ?", (token,)).rowcount != 1:
+        db.rollback()
+        return False
+    with db:
+        db.execute(POST, {"task_id": task_id, **message})
+    return True
+
+
+@wrong("8.1", TWO, "The law that broke, leaves_others_alone:", "called with (task-2, 2,", "changed task-1")
+def the_first_under_this_token(db, task_id, token, message):
+    mine = "WHERE id = (SELECT min(id) FROM tasks WHERE state = 'running' AND lease_token = ?)"
+    with db:
+        if db.execute(f"{END} {mine}", (token,)).rowcount == 0:
+            return False
+        db.execute(POST, {"task_id": task_id, **message})
+    return True
+
+
+@wrong(
+    "8.1", "A message that the outbox refuses", "The law that broke, says_what_it_did:", "its message is known already"
+)
+def announced_means_done(db, task_id, token, message):
+    known = "SELECT 1 FROM outbox WHERE message_id = ?"
+    if db.execute(known, (message["message_id"],)).fetchone():
+        return db.execute("SELECT state FROM tasks WHERE id = ?", (task_id,)).fetchone() is not None
+    return both_in_one(db, task_id, token, message)
+
+
+@wrong("8.1", "A message that the outbox refuses", "The law that broke, says_what_it_did:", "and has changed nothing")
+def a_refused_message_is_a_yes(db, task_id, token, message):
+    try:
+        return both_in_one(db, task_id, token, message)
+    except sqlite3.IntegrityError:
+        return True
+
+
+@wrong("8.1", "A message that the outbox refuses", "The law that broke, says_yes_or_no:", "returned None")
+def a_refused_message_is_passed_over_in_silence(db, task_id, token, message):
+    try:
+        return both_in_one(db, task_id, token, message)
+    except sqlite3.IntegrityError:
+        return None
+
+
+def ends_by(sql, db, task_id, token, message, **others):
+    with db:
+        if db.execute(f"{sql} {MINE}", (task_id, token)).rowcount == 0:
+            return False
+        db.execute(POST, {"task_id": task_id, **message, **others})
+    return True
+
+
+@wrong("8.1", TWO, "The law that broke, given_back:", "worker-0 is its owner on record still", "lease_owner = NULL")
+def the_owner_stays(db, task_id, token, message):
+    return ends_by(END.replace("lease_owner = NULL, ", ""), db, task_id, token, message)
+
+
+@wrong("8.1", TWO, "The law that broke, nothing_else_changes:", "changed step of task-2 as well")
+def a_step_as_well(db, task_id, token, message):
+    return ends_by(f"{END}, step = step + 1", db, task_id, token, message)
+
+
+@wrong("8.1", TWO, GIVEN, "whose topic is task.succeeded, not refunds")
+def always_the_same_topic(db, task_id, token, message):
+    return ends_by(END, db, task_id, token, message, topic="task.succeeded")
+
+
+@wrong("8.1", TWO, GIVEN, "whose message_id is task-2/succeeded, not told-task-2")
+def an_id_made_of_the_task(db, task_id, token, message):
+    return ends_by(END, db, task_id, token, message, message_id=f"{task_id}/succeeded")
+
+
+@wrong("8.1", GIVEN, "wrote task-1/succeeded as delivered, and nobody will hand it over")
+def marked_as_delivered(db, task_id, token, message):
+    with db:
+        if db.execute(f"{END} {MINE}", (task_id, token)).rowcount == 0:
+            return False
+        post = POST.replace("created_at)", "created_at, delivered_at)", 1).replace(":created_at)", ":created_at, 0)")
+        db.execute(post, {"task_id": task_id, **message})
+    return True
+
+
+@wrong("8.1", TWO, "The law that broke, messages_stay:", "the message of task-2, task-2/begun")
+def one_message_a_task(db, task_id, token, message):
+    with db:
+        if db.execute(f"{END} {MINE}", (task_id, token)).rowcount == 0:
+            return False
+        db.execute("DELETE FROM outbox WHERE task_id = ?", (task_id,))
+        db.execute(POST, {"task_id": task_id, **message})
+    return True
+
+
+@wrong(
+    "8.1", TWO, "The law that broke, every_end_has_its_message:", "made task-2 succeeded, and its message is not there"
+)
+def told_once_is_told(db, task_id, token, message):
+    told = db.execute("SELECT 1 FROM outbox WHERE task_id = ?", (task_id,)).fetchone()
+    with db:
+        if db.execute(f"{END} {MINE}", (task_id, token)).rowcount == 0:
+            return False
+        if not told:
+            db.execute(POST, {"task_id": task_id, **message})
+    return True

@@ -259,6 +259,90 @@ def by_their_ids(db, publish):
     return ordered_by("ORDER BY message_id", db, publish)
 
 
-@wrong("8.2", "The law that broke, in_order:", "they came as m2, m3, m1")
+@wrong("8.2", "The law that broke, in_order:", "they came as m2, m1, m3")
 def by_their_times(db, publish):
     return ordered_by("ORDER BY created_at", db, publish)
+
+
+def at_most(limit, db, publish):
+    return ordered_by(f"ORDER BY seq LIMIT {limit}", db, publish)
+
+
+@wrong(
+    "8.2",
+    "Many messages",
+    "The law that broke, leaves_none_waiting:",
+    "n1 still waits",
+    "119 more",
+    "One call hands over all that waits",
+)
+def three_at_most(db, publish):
+    return at_most(3, db, publish)
+
+
+@wrong(
+    "8.2",
+    "Many messages",
+    "The law that broke, leaves_none_waiting:",
+    "n98 still waits",
+    "One call hands over all that waits",
+)
+def a_hundred_at_most(db, publish):
+    return at_most(100, db, publish)
+
+
+@wrong("8.2", "The law that broke, in_order:", "they came as m3, m1, m2")
+def by_their_times_backwards(db, publish):
+    return ordered_by("ORDER BY created_at DESC", db, publish)
+
+
+@wrong(
+    "8.2", "The law that broke, none_comes_again:", "m1, which was marked before it was called", "WHERE delivered_at IS"
+)
+def all_of_them_again(db, publish):
+    rows = db.execute("SELECT message_id FROM outbox ORDER BY seq").fetchall()
+    for row in rows:
+        publish(*row)
+        with db:
+            db.execute(MARK, row)
+    return len(rows)
+
+
+@wrong("8.2", "The law that broke, only_the_mark_changes:", "changed payload of m1 as well")
+def empties_what_was_handed_over(db, publish):
+    rows = db.execute(WAITING).fetchall()
+    for row in rows:
+        publish(*row)
+        with db:
+            db.execute("UPDATE outbox SET delivered_at = 0, payload = '' WHERE message_id = ?", row)
+    return len(rows)
+
+
+@wrong("8.2", LOST, "m3 never reached its consumer")
+def of_one_task_alone(db, publish):
+    rows = db.execute(WAITING.replace("IS NULL", "IS NULL AND task_id = 'task-1'")).fetchall()
+    for row in rows:
+        publish(*row)
+        with db:
+            db.execute(MARK, row)
+    return len(rows)
+
+
+@right("8.2")
+def all_in_one_transaction(db, publish):
+    with db:
+        rows = db.execute(WAITING).fetchall()
+        for row in rows:
+            db.execute(MARK, row)
+            publish(*row)
+    return len(rows)
+
+
+@right("8.2")
+def counts_deliveries_and_notes_the_time(db, publish):
+    rows = db.execute("SELECT seq, message_id FROM outbox WHERE delivered_at IS NULL ORDER BY seq").fetchall()
+    for seq, message_id in rows:
+        publish(message_id)
+        with db:
+            db.execute("UPDATE outbox SET delivered_at = 7.5, deliveries = deliveries + 1 WHERE seq = ?", (seq,))
+    return len(rows)

@@ -47,7 +47,7 @@ from labkit.explore.row_laws import (
     says_what_it_did,
 )
 from labkit.explore.scenario import Scenario
-from labkit.explore.sqlworld import SqlRun
+from labkit.explore.sqlworld import SqlLaw, SqlRun
 from labkit.states import State
 
 INTERRUPTED_SECONDS = 10.0
@@ -78,10 +78,10 @@ def claims_at_once(run: SqlRun) -> str:
     return ""
 
 
-def three_calls(sql: str, third: tuple[str, int]) -> Callable[[Answer], Scenario]:
-    """The second call comes too late; the third fits again."""
+def three_calls(sql: str, third: tuple[str, int], *more: SqlLaw) -> Callable[[Answer], Scenario]:
+    """Two tasks stand at one version. The second call comes too late; the third fits again."""
     calls = ((True, (OTHER, 3)), (False, (OTHER, 3)), (True, third))
-    return partial(in_turn, partial(put_down, sql, [(TASK, 1), (OTHER, 3)], ()), calls, ())
+    return partial(in_turn, partial(put_down, sql, [(TASK, 3), (OTHER, 3)], ()), calls, more)
 
 
 def not_at_that(sql: str, version: int, others: Iterable[int]) -> Callable[[Answer], Scenario]:
@@ -117,12 +117,18 @@ def two_interrupted(answer: Answer) -> Scenario:
         one_step_each,
         decides_by_what_it_read,
         says_what_it_did,
+        somebody_goes_on,
         changes_only("step", "version"),
         no_worker_breaks,
         raises_nothing,
         says_yes_or_no,
     )
     return BenchScenario(goes_on, prepare, laws, 2, SURPRISES, due=None, shows=("step",))
+
+
+def somebody_goes_on(run: SqlRun) -> str:
+    """Of those who have seen the version as it stands, one goes on."""
+    return "" if any(run.results.values()) or run.dead or run.errors else "nobody goes on: all were told no"
 
 
 def one_step_each(run: SqlRun) -> str:
@@ -152,7 +158,7 @@ EXERCISES = (
         Search(
             (
                 Setting("two workers want one task", two_want_one, 3),
-                Setting("one worker calls three times", three_calls(QUEUED, (TASK, 1))),
+                Setting("one worker calls three times", three_calls(QUEUED, (TASK, 3), every_holder_has_a_new_token)),
                 Setting("versions that do not fit", not_at_that(QUEUED, 3, (1, 2, 4))),
                 Setting("a task that is not queued", in_another_state(State.QUEUED)),
             ),
@@ -161,6 +167,7 @@ EXERCISES = (
                 "claims_at_once": "A crash falls between two commits. State, version and lease belong into one UPDATE.",
                 "one_says_yes": BOTH_YES,
                 "every_holder_has_a_new_token": NEW_TOKEN,
+                "tokens_only_grow": NEW_TOKEN,
                 "only_the_current_token": BOTH_YES,
                 "keeps_to_the_tables": TABLES,
                 "nothing_else_changes": NOTHING_ELSE,
@@ -178,13 +185,14 @@ EXERCISES = (
         Search(
             (
                 Setting("two workers were interrupted at the same version", two_interrupted, 3),
-                Setting("one worker calls three times", three_calls(RUNNING, (OTHER, 4))),
+                Setting("one worker calls three times", three_calls(RUNNING, (OTHER, 4), one_step_each)),
                 Setting("the task has moved on", not_at_that(RUNNING, 5, (2, 4, 6))),
                 Setting("a task that does not run", in_another_state(State.RUNNING)),
             ),
             HINTS
             | {
                 "decides_by_what_it_read": "You saw one version; write only onto that one. Do not read again.",
+                "somebody_goes_on": WHOSE,
                 "one_step_each": "SET step = step + 1: whatever the step was, it is one more.",
                 "every_change_has_its_version": "Step and version change in one UPDATE, with a comma between them: "
                 "others notice a change by its version, and AND would make one value of both.",

@@ -113,12 +113,13 @@ def works_through(answer: Answer) -> Scenario:
 
 
 def both_held(db: Any) -> None:
-    """Two tasks are held under tokens of the same value, and one has a result."""
+    """Two tasks are held under tokens of the same value, and one has a result; somebody wants both stopped."""
     db.executemany(RUNNING, [(TASK, 4), (OTHER, 4)])
     _with_operations(db, OPERATIONS, TASK, OTHER)
     done = "UPDATE operations SET status = 'done', result_ref = 'payments-1' WHERE operation_id = ?"
     db.execute(done, (f"{TASK}/refund",))
     db.execute("UPDATE tasks SET step = 1 WHERE id = ?", (TASK,))
+    db.execute("UPDATE tasks SET cancel_requested = 1")
 
 
 def none_runs(db: Any) -> None:

@@ -90,7 +90,12 @@ TAKING_LAWS = (
     tells_its_token,
     every_change_has_its_version,
 )
-ENDS_ONLY = changes_only("state", "version", "lease_owner", "lease_expires_at")
+ENDING_LAWS = (
+    every_change_has_its_version,
+    given_back,
+    changes_only("state", "version", "lease_owner", "lease_expires_at"),
+)
+ON_THEIR_WAY = "UPDATE tasks SET step = 4, attempts = 2, cancel_requested = 1"
 TAKES_ONLY = changes_only("lease_owner", "lease_expires_at", "lease_token", "version")
 
 
@@ -132,7 +137,7 @@ def holder_renews(answer: Answer) -> Scenario:
 
 
 def long_gone(answer: Answer) -> Scenario:
-    """The lease ran out long before somebody looks: the new one counts from then."""
+    """The lease ran out long before somebody looks, who has its holder's name: the new one counts from then."""
 
     def takes_over(db: Any, bench: Bench) -> Any:
         bench.sleep(LONG_GONE_SECONDS)
@@ -140,6 +145,7 @@ def long_gone(answer: Answer) -> Scenario:
 
     def prepare(db: Any) -> None:
         db.executemany(RUNNING, [(TASK, 2), (OTHER, 2)])
+        db.execute("UPDATE tasks SET lease_owner = 'worker-1'")
 
     laws = named(*TAKING_LAWS, what_fits_is_granted, raises_nothing, says_token_or_none)
     return BenchScenario(takes_over, prepare, laws, 1, frozenset(), due=None)
@@ -176,6 +182,11 @@ def zombie(answer: Answer) -> Scenario:
     return BenchScenario(finishes, prepare, laws, 1, frozenset({"crash", "pause", "switch"}), shows=("lease_token",))
 
 
+WHOEVER = (
+    "Whoever held it, and however long ago it ran out: only state and lease_expires_at count. A worker that is started "
+    "again may have its old name."
+)
+
 NOT_TO_BE_TAKEN = [
     (name, "worker-1", LEASE_SECONDS, LEASE_SECONDS) for name in (*NOT_RUNNING, "task-that-is-not-there")
 ]
@@ -187,9 +198,15 @@ not_running = partial(
     refused, partial(put_down, RUNNING, (), all_but(State.RUNNING)), NOT_TO_BE_TAKEN, says_token_or_none
 )
 wrong_token = partial(refused, partial(both_held, all_but(State.RUNNING)), WRONG_TOKENS, says_yes_or_no)
-others_beside = partial(
-    in_turn, partial(both_held, ()), [(True, (OTHER, 1))], (every_change_has_its_version, given_back, ENDS_ONLY)
-)
+
+
+def on_their_way(db: Any) -> None:
+    """Both have taken steps and attempts, and somebody wants them stopped: work that is done is done all the same."""
+    both_held((), db)
+    db.execute(ON_THEIR_WAY)
+
+
+others_beside = partial(in_turn, on_their_way, [(True, (OTHER, 1)), (True, (TASK, 1))], ENDING_LAWS)
 
 EXERCISES = (
     Exercise(
@@ -200,7 +217,7 @@ EXERCISES = (
                 Setting("one worker comes early, two come in time", executor_gone),
                 Setting("the holder renews just then", holder_renews),
                 Setting("one worker after the other, and the first may sleep", taken_again),
-                Setting("a lease that ran out long ago", long_gone, 0),
+                Setting("a lease that ran out long ago", long_gone, 0, {"what_fits_is_granted": WHOEVER}),
                 Setting("tasks that do not run", not_running),
             ),
             {

@@ -5,8 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from labkit.course.calling import in_turn
 from labkit.course.exercises import Exercise
-from labkit.course.hints import BREAKS, GUARDS, LEFT_OPEN, NOT_SAID, TOKEN, VERSION, YES_OR_NO, of_errors
+from labkit.course.hints import (
+    BREAKS,
+    FITS,
+    GUARDS,
+    LEFT_OPEN,
+    NOT_SAID,
+    NOTHING_ELSE,
+    TOKEN,
+    VERSION,
+    WHOSE,
+    YES_OR_NO,
+    of_errors,
+)
 from labkit.course.laws import (
     asked,
     first_yes,
@@ -18,39 +31,32 @@ from labkit.course.laws import (
     tokens_only_grow,
     yes_means,
 )
-from labkit.course.lessons.lease import acquired
+from labkit.course.lessons.lease import ENDING_LAWS, ON_THEIR_WAY, acquired
 from labkit.course.outbox_laws import (
-    MESSAGES,
     announced_as_given,
     announces_only_what_happened,
     both_or_neither,
-    counts,
-    in_order,
-    leaves_none_waiting,
-    marked,
+    every_end_has_its_message,
     message,
+    messages_stay,
     no_message,
-    none_is_deleted,
 )
+from labkit.course.relays import WAITING, delivering, many_wait, refused_once, two_relays, written_meanwhile
 from labkit.course.rows import OTHER, RUNNING, TASK, all_but, in_state, named_after
 from labkit.course.searching import Answer, Search, Setting
-from labkit.explore.bench import Bench, outbox_due
+from labkit.explore.bench import Bench
 from labkit.explore.benchworld import BenchScenario
 from labkit.explore.row_laws import (
     WORKER_LAWS,
     every_end_is_announced,
-    every_message_is_handed_over,
-    every_message_keeps_its_id,
     named,
     no_worker_breaks,
+    says_what_it_did,
 )
 from labkit.explore.scenario import Scenario
 from labkit.states import State
 
 WORKED_SECONDS = 10.0
-WAITING = "INSERT INTO outbox (message_id, task_id, topic, payload, created_at) VALUES (?, ?, 'told', '{}', ?)"
-ANOTHER_INDEX = "DROP INDEX outbox_undelivered; CREATE INDEX outbox_undelivered ON outbox (delivered_at, message_id)"
-"""By which SQLite finds rows in another order than that of `seq`, as long as no order is asked for."""
 
 
 def ends_and_tells(answer: Answer) -> Scenario:
@@ -73,17 +79,16 @@ def ends_and_tells(answer: Answer) -> Scenario:
 
 
 def another_task(answer: Answer) -> Scenario:
-    """The same for a task of another name, held under another token."""
-
-    def works(db: Any, bench: Bench) -> Any:
-        return asked(db, bench, answer, OTHER, 2, message(OTHER))
+    """Two tasks are held under tokens of the same value, and messages of both were written before."""
 
     def prepare(db: Any) -> None:
-        db.execute("INSERT INTO tasks (id, kind) VALUES (?, 'refund')", (TASK,))
-        db.execute(RUNNING.replace(", 1, 30)", ", 2, 30)"), (OTHER, 2))
+        db.executemany(RUNNING.replace(", 1, 30)", ", 2, 30)"), [(TASK, 2), (OTHER, 2)])
+        db.execute(ON_THEIR_WAY)
+        db.executemany(WAITING, [(f"{task_id}/begun", task_id, 0) for task_id in (TASK, OTHER)])
 
-    laws = named(raises_nothing, leaves_nothing_open, announced_as_given, every_end_is_announced)
-    return BenchScenario(works, prepare, laws, 1, frozenset(), due=None)
+    calls = [(True, (task_id, 2, message(task_id))) for task_id in (OTHER, TASK)]
+    laws = (announced_as_given, every_end_has_its_message, messages_stay, *ENDING_LAWS)
+    return in_turn(prepare, calls, laws, answer)
 
 
 def refused_by_the_outbox(answer: Answer) -> Scenario:
@@ -96,7 +101,8 @@ def refused_by_the_outbox(answer: Answer) -> Scenario:
         db.executemany(RUNNING, [(TASK, 2), (OTHER, 2)])
         db.execute(WAITING, (message(TASK)["message_id"], OTHER, 0))
 
-    return BenchScenario(works, prepare, named(both_or_neither, leaves_nothing_open), 1, frozenset(), due=None)
+    laws = named(both_or_neither, leaves_nothing_open, says_what_it_did, says_yes_or_no)
+    return BenchScenario(works, prepare, laws, 1, frozenset(), due=None)
 
 
 def not_mine(answer: Answer) -> Scenario:
@@ -111,70 +117,6 @@ def not_mine(answer: Answer) -> Scenario:
         in_state(db, all_but(State.RUNNING))
 
     return BenchScenario(works, prepare, {**refusals(), "no_message": no_message}, 1, frozenset(), due=None)
-
-
-def delivering(answer: Answer) -> Scenario:
-    """Relays that may die anywhere carry three waiting messages to their consumer."""
-
-    def relays(db: Any, bench: Bench) -> Any:
-        return asked(db, bench, answer, bench.publish)
-
-    laws = named(*DELIVERED, in_order, leaves_none_waiting, counts)
-    return BenchScenario(relays, _waiting, laws, 1, frozenset({"crash", "switch"}), due=outbox_due)
-
-
-def written_meanwhile(answer: Answer) -> Scenario:
-    """A message is written while a relay is at work."""
-
-    def works(db: Any, bench: Bench) -> Any:
-        if bench.name != "worker-2":
-            return asked(db, bench, answer, bench.publish)
-        with db:
-            db.execute(WAITING, ("m4", TASK, 0))
-        return 0
-
-    laws = named(*DELIVERED, counts)
-    return BenchScenario(works, _waiting, laws, 2, frozenset({"switch"}), due=outbox_due)
-
-
-def refused_once(answer: Answer) -> Scenario:
-    """The consumer refuses the second message when it comes for the first time."""
-
-    def relays(db: Any, bench: Bench) -> Any:
-        def publish(message_id: str) -> None:
-            refuses = bench.name == "worker-1" and message_id == MESSAGES[1]
-            (bench.publish_in_vain if refuses else bench.publish)(message_id)
-
-        return asked(db, bench, answer, publish)
-
-    laws = named(*DELIVERED, in_order, counts)
-    return BenchScenario(relays, _waiting, laws, 1, frozenset(), due=outbox_due)
-
-
-def two_relays(answer: Answer) -> Scenario:
-    """Two relays at once."""
-
-    def relays(db: Any, bench: Bench) -> Any:
-        return asked(db, bench, answer, bench.publish)
-
-    laws = named(*DELIVERED, counts)
-    return BenchScenario(relays, _waiting, laws, 2, frozenset({"crash", "switch"}), due=outbox_due)
-
-
-def _waiting(db: Any) -> None:
-    db.executescript(ANOTHER_INDEX)
-    db.execute("INSERT INTO tasks (id, kind) VALUES (?, 'refund')", (TASK,))
-    db.executemany(WAITING, [(name, TASK, -place) for place, name in enumerate(MESSAGES)])
-
-
-DELIVERED = (
-    leaves_nothing_open,
-    no_worker_breaks,
-    every_message_keeps_its_id,
-    every_message_is_handed_over,
-    marked,
-    none_is_deleted,
-)
 
 
 ONE_COMMIT = "A crash can fall between two commits. Is the message in the transaction of the change?"
@@ -192,7 +134,7 @@ EXERCISES = (
         Search(
             (
                 Setting("a worker that may die or sleep anywhere", ends_and_tells),
-                Setting("another task", another_task),
+                Setting("two tasks, one after the other", another_task),
                 Setting("a message that the outbox refuses", refused_by_the_outbox),
                 Setting("what is not its own", not_mine),
             ),
@@ -203,6 +145,14 @@ EXERCISES = (
                 "announced_as_given": "Write each field of the message as it came to you, and the id of this task. "
                 "Consumers know a message again by its id.",
                 "every_end_is_announced": ONE_COMMIT,
+                "every_end_has_its_message": "The message goes with the task that this call is for, whatever stands in "
+                "the outbox already.",
+                "messages_stay": "What the outbox held before is not this call's to change.",
+                "given_back": "lease_owner = NULL, lease_expires_at = NULL; the token stays as it is.",
+                "nothing_else_changes": NOTHING_ELSE,
+                "leaves_others_alone": WHOSE,
+                "what_fits_is_granted": f"{FITS} Whose row is it?",
+                "each_call_says_what_it_did": NOT_SAID,
                 "announces_only_what_happened": "Did this UPDATE change a row? Its row count says whether there is "
                 "anything to announce; and a crash can fall between two commits.",
                 "both_or_neither": "The INSERT is refused, and what of the UPDATE? Let the error out of the `with "
@@ -213,7 +163,8 @@ EXERCISES = (
                 "every_change_has_its_version": VERSION,
                 "says_so": NOT_SAID,
                 "says_yes_or_no": YES_OR_NO,
-                "says_what_it_did": NOT_SAID,
+                "says_what_it_did": "True only where this call has changed the task: that its message is known already "
+                "says nothing about that.",
                 "settled_in_the_end": "The task never ends. Does your UPDATE match the row, and is it committed?",
                 "keeps_to_the_tables": "The outbox takes each message_id once; and an ended task has no lease.",
                 "no_worker_breaks": BREAKS,
@@ -233,6 +184,7 @@ EXERCISES = (
             (
                 Setting("relays that may die anywhere", delivering),
                 Setting("two relays at once", two_relays),
+                Setting("many messages", many_wait, 0),
                 Setting(
                     "a message written meanwhile", written_meanwhile, hints={"every_message_is_handed_over": MEANWHILE}
                 ),
@@ -246,6 +198,8 @@ EXERCISES = (
                 "leaves_none_waiting": "One call hands over all that waits, one message after the other.",
                 "marked": "What was handed over is marked: delivered_at. Is that committed? Does a later call find it?",
                 "none_is_deleted": "Mark it, and leave the row where it is: what was said to whom is history too.",
+                "only_the_mark_changes": "UPDATE outbox SET delivered_at = 0: nothing else of the row.",
+                "none_comes_again": "It was marked before this call began: WHERE delivered_at IS NULL.",
                 "counts": "Return the number of messages that you have published.",
                 "no_worker_breaks": "Is a SELECT still being read when you write? Others wrote since: fetchall first.",
             },

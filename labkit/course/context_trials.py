@@ -54,6 +54,9 @@ def scenes() -> tuple[Scene, ...]:
         desk.store.checkpoint(lease, "task-1/refund", "payments-1")
         desk.store.request_cancel("task-1", "Ada")
 
+    def of_another_name(desk: Desk) -> None:
+        desk.store.enqueue("task-20", plan()[:2])
+
     crashes = [after_crash_at(name, 3) for name in crossings(3)]
     situations = {
         "after a cancel was requested": held,
@@ -64,7 +67,8 @@ def scenes() -> tuple[Scene, ...]:
         "while the refund is in doubt, and a cancel was requested": in_doubt_and_held,
         "when all is done, and a cancel was requested": done_and_held,
     }
-    return (*crashes, *(scene(title, prepare) for title, prepare in situations.items()))
+    others = [scene(title, prepare) for title, prepare in situations.items()]
+    return (*crashes, *others, scene("before another task begins", of_another_name, "task-20"))
 
 
 def what_is_next(found: Scene) -> str:

@@ -14,6 +14,7 @@ from labkit.show.tables import TextTable
 from labkit.values import Json
 
 MAX_KEY = 40
+MANY_TASKS = 100
 MANY_ATTEMPTS = (*range(2, 13), 100, 1_000)
 KEY_LAWS = {
     "one_key_at_any_time": "An operation has one key, on every attempt and on every day.",
@@ -77,16 +78,19 @@ def told_keys(rule: KeyRule, sendings: Sequence[Sending], answer: Callable[..., 
 def look_alikes() -> tuple[Sending, ...]:
     """Sendings that are easily taken for one another.
 
-    The same body in one task, names that begin or end alike or run into each other, the same letters in another order.
-    Of one operation there are many attempts, one a day later, and one with a body that was read from the database, in
-    another order.
+    The same body in one task, names that begin or end alike or run into each other, the same letters in another order;
+    many tasks, of more than one kind: a short key serves for two of them. Of one operation there are many attempts,
+    some a day and months later, and one with a body that was read from the database, in another order.
     """
     body = {"customer": "Ada", "amount": 40}
     first = Sending("task-1", "refund", 1, body, 60.0)
     turned = replace(first, request=dict(reversed(body.items())))
     names = ("task-1/refund_again", "task-12/refund", "task-1/2refund", "task-21/refund", "old-task-1/refund")
-    others = [replace(first, task_id=task, operation=name) for task, _, name in (one.partition("/") for one in names)]
-    return (*attempts_at(first), turned, replace(first, attempt=2, now=90_000.0), *others)
+    more = ("task-1/funder", "job-1/refund", *(f"task-{number}/refund" for number in range(100, 100 + MANY_TASKS)))
+    ids = (one.partition("/") for one in (*names, *more))
+    others = [replace(first, task_id=task, operation=name) for task, _, name in ids]
+    later = [replace(first, attempt=2, now=now) for now in (90_000.0, 9_000_000.0)]
+    return (*attempts_at(first), turned, *later, *others)
 
 
 def side_by_side(keys: Sequence[str], sendings: Sequence[Sending], asking: Asking) -> Trial | None:

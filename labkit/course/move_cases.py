@@ -70,8 +70,13 @@ ERRORS: dict[str, Callable[[], RemoteError]] = {
     "Refused, Retry-After 1200": lambda: Refused(REMOTE, OPERATION, "closed", "transient", 503, 1200.0),
     "Refused, Retry-After 3600": lambda: Refused(REMOTE, OPERATION, "closed", "transient", 503, 3600.0),
     "Refused, Retry-After 4000": lambda: Refused(REMOTE, OPERATION, "closed", "transient", 503, 4000.0),
+    "Refused, transient, 409": lambda: Refused(REMOTE, OPERATION, "another one is under way", "transient", 409),
     "Refused, permission": lambda: Refused(REMOTE, OPERATION, "forbidden", "permission", 403),
     "Refused, invalid": lambda: Refused(REMOTE, OPERATION, "no such order", "invalid", 404),
+    "Refused, invalid, 422": lambda: Refused(REMOTE, OPERATION, "no such amount", "invalid", 422),
+    "Refused, permission, Retry-After 120": lambda: Refused(
+        REMOTE, OPERATION, "not for this key", "permission", 429, 120.0
+    ),
 }
 MOVE_LAWS = {
     "unknown_is_reconciled": "After an unknown outcome comes finding out, whatever the budget says.",
@@ -116,4 +121,12 @@ CASES = (
     Case("Refused, Retry-After 3600", 1, 0.0, Then.FAIL, _BUDGET),
     Case("Refused, Retry-After 1200", 1, 0.0, Then.RETRY, _EARLY, 1200.0),
     Case("NotSent", 2, 60.0, Then.RETRY, _EARLY, first=50_000.0),
+    Case("NotSent", 2, 3600.0, Then.FAIL, _BUDGET, first=0.0),
+    Case("Refused, Retry-After 1", 5, 60.0, Then.FAIL, _BUDGET),
+    Case("Refused, transient", 5, 60.0, Then.FAIL, _BUDGET),
+    Case("Refused, transient", 2, 9000.0, Then.FAIL, _BUDGET),
+    Case("OutcomeUnknown", 7, 9000.0, Then.RECONCILE, _UNKNOWN),
+    Case("Refused, transient, 409", 2, 60.0, Then.RETRY, _EARLY),
+    Case("Refused, invalid, 422", 2, 60.0, Then.FAIL, _HOPELESS),
+    Case("Refused, permission, Retry-After 120", 1, 0.0, Then.FAIL, _HOPELESS),
 )

@@ -50,20 +50,20 @@ def after_crash_at(name: str, steps: int) -> Scene:
     raise AssertionError(f"the worker has not crossed {name}")
 
 
-def scene(title: str, prepare: Callable[[Desk], object]) -> Scene:
+def scene(title: str, prepare: Callable[[Desk], object], task_id: str = TASK_ID) -> Scene:
     """Queue and prepare a task on a quiet desk, and look."""
     with _desk(no_boundary) as desk:
         prepare(desk)
-        return look(desk, title)
+        return look(desk, title, task_id)
 
 
-def look(desk: Desk, title: str) -> Scene:
+def look(desk: Desk, title: str, task_id: str = TASK_ID) -> Scene:
     """Read a task's rows as they lie there now; its operations in no helpful order."""
     with closing(sqlite3.connect(desk.folder / TASKS_FILE)) as db:
         db.row_factory = sqlite3.Row
-        task = dict(db.execute("SELECT * FROM tasks WHERE id = ?", (TASK_ID,)).fetchone())
-        operations = [dict(row) for row in db.execute(OPERATIONS, (TASK_ID,))]
-    return Scene(title, task, operations, desk.store.get(TASK_ID))
+        task = dict(db.execute("SELECT * FROM tasks WHERE id = ?", (task_id,)).fetchone())
+        operations = [dict(row) for row in db.execute(OPERATIONS, (task_id,))]
+    return Scene(title, task, operations, desk.store.get(task_id))
 
 
 def _work(desk: Desk, steps: int) -> None:

@@ -27,6 +27,8 @@ from labkit.store import TaskStore
 from labkit.values import checked_seconds
 
 MANY_MESSAGES = 8
+"""Of more than these a view shows the first ones and the last."""
+
 SAME_ERRORS = 3
 """After so many workers in a row that ended by the same bug nobody comes any more."""
 

@@ -242,3 +242,9 @@ def stop_while_a_person_is_asked(task, operations):
     if task["state"] == "awaiting_confirmation":
         return in_order(task, operations, "Stop", "Wait")
     return in_order(task, operations, "Wait", "Nothing", "Stop")
+
+
+@wrong("1.2", "The law that broke, names_the_task:", "before another task begins", "for task-1")
+def always_the_same_task(task, operations):
+    first, *others = three_parts(task, operations)
+    return [first | {"text": "These are the facts for task-1."}, *others]

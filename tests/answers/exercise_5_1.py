@@ -112,7 +112,7 @@ def the_task_and_the_body(task_id, operation, attempt, request, now):
     return f"{task_id}/{sorted(request.items())}"
 
 
-@wrong("5.1", APART, "2refund")
+@wrong("5.1", APART, "funder")
 def a_checksum_of_letters(task_id, operation, attempt, request, now):
     return str(sum(map(ord, f"{task_id}/{operation}")))
 
@@ -130,3 +130,18 @@ def another_key_from_the_fifth_attempt_on(task_id, operation, attempt, request, 
 @wrong("5.1", "The law that broke, one_key_at_any_time:", "{'amount': 40, 'customer':")
 def the_body_as_it_happens_to_be_written(task_id, operation, attempt, request, now):
     return f"{task_id}/{operation}/{request}"
+
+
+@wrong("5.1", APART)
+def the_beginning_of_a_digest(task_id, operation, attempt, request, now):
+    return hashlib.sha256(f"{task_id}/{operation}".encode()).hexdigest()[:2]
+
+
+@wrong("5.1", APART, "job-1")
+def the_number_of_the_task(task_id, operation, attempt, request, now):
+    return f"{task_id.split('-')[1]}/{operation}"
+
+
+@wrong("5.1", "The law that broke, one_key_at_any_time:", "9e+06")
+def a_new_key_every_month(task_id, operation, attempt, request, now):
+    return f"{task_id}/{operation}/{now // 2_592_000:g}"

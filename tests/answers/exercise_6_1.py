@@ -389,6 +389,23 @@ RECORDS = {
 
 NOT_SENT = "knows that it was not sent"
 ONCE = "A remote that is overloaded once"
+
+
+def only_permission_is_for_good(store, lease, operation, error):
+    if isinstance(error, Refused) and error.category != "permission":
+        store.retry_later(lease, operation.id, Outcome.REFUSED, Category.TRANSIENT, store.clock.now() + 5)
+    else:
+        right_failed(store, lease, operation, error)
+
+
+def what_is_for_good_is_forbidden(store, lease, operation, error):
+    if isinstance(error, Refused) and error.category != "transient":
+        store.fail(lease, Category.PERMISSION, operation.id, Outcome.REFUSED)
+    else:
+        right_failed(store, lease, operation, error)
+
+
+INVALID = "A remote to which it is invalid"
 FAILURES = {
     not_sent_is_no_answer: (UNRECORDED, f"loses track of task-1/refund, and {NOT_SENT}", "1 surprise (refused)"),
     raises_what_came: (UNRECORDED, NOT_SENT, "It ended with NotSent, in line"),
@@ -401,6 +418,8 @@ FAILURES = {
         "The law that broke, fails_only_for_a_cause:",
         "category permission, and no remote has refused it so",
     ),
+    only_permission_is_for_good: (INVALID, UNRECORDED, "knows that it was refused (invalid)"),
+    what_is_for_good_is_forbidden: (INVALID, "permission, and no remote has refused it so"),
     every_refusal_passes: ("A remote that forbids it", UNRECORDED, "knows that it was refused (permission)"),
 }
 """What is done with an error, and what a check must say to it."""
@@ -507,3 +526,15 @@ def settles_with_another_reference(task_id, store, remote):
 @wrong("6.1", "What settles a doubt", UNSAID, "by key, and it was not sent under a key", "by that name")
 def settles_by_a_key_that_was_never_sent(task_id, store, remote):
     recover_and_settle(task_id, store, remote, "key")
+
+
+@wrong("6.1", "An operation of another name", STUCK, "need not be that of a refund")
+def always_the_refund(task_id, store, remote):
+    class Named:
+        def __getattr__(self, name):
+            return getattr(store, name)
+
+        def intend(self, lease, operation_id):
+            return store.intend(lease, f"{lease.task_id}/refund")
+
+    state_by_state(task_id, Named(), remote)

@@ -190,3 +190,36 @@ def a_long_wish_is_no_wish(error, attempts, first_attempt_at, now):
 def longer_than_need_be(error, attempts, first_attempt_at, now):
     move = branch_by_branch(error, attempts, first_attempt_at, now)
     return Move(move.kind, None if move.at is None else max(move.at, now + 700))
+
+
+@wrong("7.1", "The law that broke, within_budget:", "Refused, Retry-After 1 with 5 attempts")
+def a_wish_goes_before_the_count(error, attempts, first_attempt_at, now):
+    if isinstance(error, Refused) and error.retry_after_seconds and not hopeless(error):
+        return branch_by_branch(error, 1, first_attempt_at, now)
+    return branch_by_branch(error, attempts, first_attempt_at, now)
+
+
+@wrong("7.1", "The law that broke, within_budget:", "which was at 0 s")
+def zero_is_no_time(error, attempts, first_attempt_at, now):
+    return branch_by_branch(error, attempts, first_attempt_at or now, now)
+
+
+@wrong("7.1", "The law that broke, within_budget:", "Refused, transient with 2 attempts, 9000 s after the first")
+def time_counts_only_where_nothing_was_sent(error, attempts, first_attempt_at, now):
+    wishes = getattr(error, "retry_after_seconds", None)
+    return branch_by_branch(error, attempts, first_attempt_at if wishes or isinstance(error, NotSent) else now, now)
+
+
+@wrong("7.1", "The law that broke, hopeless_is_not_repeated:", "Refused, permission, Retry-After 120 with 1 attempt")
+def whoever_names_a_time_may_be_asked_again(error, attempts, first_attempt_at, now):
+    wish = getattr(error, "retry_after_seconds", None)
+    if wish and within(attempts, first_attempt_at, now + wish):
+        return Move(Then.RETRY, now + wish)
+    return branch_by_branch(error, attempts, first_attempt_at, now)
+
+
+@wrong("7.1", "The law that broke, not_given_up_too_early:", "Refused, transient, 409 with 2 attempts")
+def by_the_status_alone(error, attempts, first_attempt_at, now):
+    if isinstance(error, Refused) and error.status < 429:
+        return Move(Then.FAIL)
+    return branch_by_branch(error, attempts, first_attempt_at, now)

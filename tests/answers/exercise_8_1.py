@@ -347,3 +347,26 @@ def told_once_is_told(db, task_id, token, message):
         if not told:
             db.execute(POST, {"task_id": task_id, **message})
     return True
+
+
+@wrong("8.1", "A task that has ended, and said so", ANYWAY, "is told True, and has changed nothing", "changed no row")
+def announced_by_this_task_means_done(db, task_id, token, message):
+    known = "SELECT 1 FROM outbox WHERE message_id = ? AND task_id = ?"
+    if db.execute(known, (message["message_id"], task_id)).fetchone():
+        return True
+    return both_in_one(db, task_id, token, message)
+
+
+@right("8.1")
+def the_message_first_in_the_same_transaction(db, task_id, token, message):
+    class NotMine(Exception):
+        pass
+
+    try:
+        with db:
+            db.execute(POST, {"task_id": task_id, **message})
+            if db.execute(f"{END} {MINE}", (task_id, token)).rowcount != 1:
+                raise NotMine
+    except NotMine:
+        return False
+    return True

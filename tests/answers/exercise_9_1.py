@@ -122,3 +122,14 @@ def a_very_long_request(operations):
 @wrong("9.1", "The law that broke, own_operation_id:", "refund/undo is planned; task-1/refund/undo is such an id")
 def by_the_name_alone(operations):
     return [(name.partition("/")[2], request) for name, request in last_done_first(operations)]
+
+
+@wrong("9.1", "The law that broke, own_operation_id:", "task-1/book/undo is planned")
+def always_the_same_task(operations):
+    return [(f"task-1/{name.split('/', 1)[1]}", request) for name, request in last_done_first(operations)]
+
+
+@wrong("9.1", "The law that broke, what_cannot_be_undone:", "task-20/book/undo has the request None")
+def the_last_one_has_no_request(operations):
+    plan = last_done_first(operations)
+    return [(name, None if len(plan) == 3 and name == plan[0][0] else request) for name, request in plan]

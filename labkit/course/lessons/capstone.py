@@ -11,7 +11,7 @@ from labkit.agent import REMOTES, plan
 from labkit.course.asking import ASKING_LAWS, STRICT_LAWS, Gate, listening, opens
 from labkit.course.catching import Catch
 from labkit.course.exercises import Exercise
-from labkit.course.lessons.reconcile import HINTS, SAID, ends_as_refused, forbids
+from labkit.course.lessons.reconcile import HINTS, INVALID, REFUSED_FOR_GOOD, SAID, finds_it_invalid, forbids
 from labkit.course.searching import Answer, Search, Setting
 from labkit.course.second_task import LOSING_LAWS, SHARED, TITLE, TwoTasks, due_first
 from labkit.exchange import Refusal
@@ -111,7 +111,7 @@ def refused_is_on_record(record: Record) -> str:
 
 FOLLOWS: Mapping[Gate, tuple[Law, ...]] = {
     busy_once: (comes_when_it_was_told, the_work_is_done),
-    forbids: (ends_as_refused,),
+    **{gate: (law,) for gate, law in REFUSED_FOR_GOOD.items()},
 }
 """What must come of it that a remote refuses."""
 
@@ -138,6 +138,7 @@ def _search(steps: int, *more: Setting) -> Search:
             Setting("what settles a doubt", partial(settling, steps), 1),
             Setting("a remote that is overloaded once", partial(refusing, steps, busy_once), 0),
             Setting("a remote that forbids it", partial(refusing, steps, forbids), 0),
+            Setting(INVALID, partial(refusing, steps, finds_it_invalid), 0),
         ),
         {
             **HINTS,

@@ -31,6 +31,7 @@ from labkit.worker import Worker
 Row = dict[str, Any]
 MAX_ID = 40
 NAMES = ("refund", "update_ticket", "send_email")
+ELSEWHERE = ("order", "send_parcel", "book")
 BOTH = Capabilities(idempotency_keys=True, status_query=True)
 
 
@@ -45,6 +46,8 @@ def situations() -> list[list[Row]]:
             continue
         for order in permutations(range(3)):
             found.append([_row(place, standing[place]) for place in order])
+    for order in permutations(range(3)):
+        found.append([_row_elsewhere(place) for place in order])
     return found
 
 
@@ -57,6 +60,14 @@ def _row(place: int, standing: str) -> Row:
         "in_doubt": int(standing == "in doubt"),
         "undo_request": plan()[place].undo_request,
     }
+
+
+def _row_elsewhere(place: int) -> Row:
+    """What is done of another task, whose operations have other names and places; its second cannot be undone."""
+    name = ELSEWHERE[place]
+    undo_request = None if place == 1 else {"undo": name}
+    row = _row(place, "done") | {"operation_id": f"task-20/{name}", "name": name, "position": 3 * place + 2}
+    return row | {"undo_request": undo_request}
 
 
 def right_plan(operations: list[Row]) -> list[tuple[str, Row | None]]:

@@ -25,12 +25,14 @@ from labkit.course.laws import (
     first_yes,
     keeps_to_the_tables,
     leaves_nothing_open,
+    must_be_refused,
     raises_nothing,
     refusals,
     says_yes_or_no,
     tokens_only_grow,
     yes_means,
 )
+from labkit.course.lessons.crash import FINISH
 from labkit.course.lessons.lease import ENDING_LAWS, ON_THEIR_WAY, acquired
 from labkit.course.outbox_laws import (
     announced_as_given,
@@ -105,6 +107,21 @@ def refused_by_the_outbox(answer: Answer) -> Scenario:
     return BenchScenario(works, prepare, laws, 1, frozenset(), due=None)
 
 
+def ended_before(answer: Answer) -> Scenario:
+    """The task has ended under this very token, and its message is there; the outbox may refuse it, with an error."""
+
+    def works(db: Any, bench: Bench) -> Any:
+        return asked(db, bench, answer, OTHER, 1, message(OTHER))
+
+    def prepare(db: Any) -> None:
+        db.executemany(RUNNING, [(TASK, 2), (OTHER, 2)])
+        db.execute(FINISH, (OTHER, 1))
+        db.execute(WAITING, (message(OTHER)["message_id"], OTHER, 0))
+
+    laws = named(messages_stay, must_be_refused, leaves_nothing_open, says_yes_or_no)
+    return BenchScenario(works, prepare, laws, 1, frozenset(), due=None)
+
+
 def not_mine(answer: Answer) -> Scenario:
     """Tokens that are not current, and tasks that nobody holds: neither a change nor a message."""
 
@@ -119,6 +136,7 @@ def not_mine(answer: Answer) -> Scenario:
     return BenchScenario(works, prepare, {**refusals(), "no_message": no_message}, 1, frozenset(), due=None)
 
 
+AGAIN = "What was done before is not done by this call: its UPDATE has changed no row."
 ONE_COMMIT = "A crash can fall between two commits. Is the message in the transaction of the change?"
 MEANWHILE = "Mark what was published, by its message_id, and nothing else: others have written since."
 ORDER = "Which comes first, publish or the mark? Try a crash between the two, for both orders."
@@ -136,6 +154,7 @@ EXERCISES = (
                 Setting("a worker that may die or sleep anywhere", ends_and_tells),
                 Setting("two tasks, one after the other", another_task),
                 Setting("a message that the outbox refuses", refused_by_the_outbox),
+                Setting("a task that has ended, and said so", ended_before, 0, {"must_be_refused": AGAIN}),
                 Setting("what is not its own", not_mine),
             ),
             {

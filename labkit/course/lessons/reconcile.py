@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 
 from labkit.agent import plan
@@ -25,6 +26,7 @@ OPERATIONS = tuple(plan(order=2077, amount=65)[:1])
 """An order of its own: what is sent is what stands on record, and not what a cell above has sent."""
 
 FORBIDDEN = Refusal("forbidden", "permission", 403)
+NOT_FOUND = Refusal("no such order", "invalid", 404)
 
 
 def overloaded(operation: Operation) -> Refusal | None:
@@ -37,11 +39,23 @@ def forbids(operation: Operation) -> Refusal:
     return FORBIDDEN
 
 
-def ends_as_refused(record: Record) -> str:
-    """What is refused for good has failed, with the category of the refusal."""
-    if record.task.state is State.FAILED and record.task.error_category == FORBIDDEN.category:
-        return ""
-    return f"every sending is refused ({FORBIDDEN.category}), and the task is {_end_of(record)}"
+def finds_it_invalid(operation: Operation) -> Refusal:
+    """Refuse every attempt, for another reason."""
+    return NOT_FOUND
+
+
+def _ends_as(refusal: Refusal) -> Law:
+    def ends_as_refused(record: Record) -> str:
+        """What is refused for good has failed, with the category of the refusal."""
+        if record.task.state is State.FAILED and record.task.error_category == refusal.category:
+            return ""
+        return f"every sending is refused ({refusal.category}), and the task is {_end_of(record)}"
+
+    return ends_as_refused
+
+
+REFUSED_FOR_GOOD: Mapping[Gate, Law] = {forbids: _ends_as(FORBIDDEN), finds_it_invalid: _ends_as(NOT_FOUND)}
+"""What must come of it that a remote refuses every attempt."""
 
 
 def _end_of(record: Record) -> str:
@@ -49,7 +63,7 @@ def _end_of(record: Record) -> str:
     return f"{record.task.state}{category}"
 
 
-GATED: Mapping[Gate, Law] = {overloaded: the_work_is_done, forbids: ends_as_refused}
+GATED: Mapping[Gate, Law] = {overloaded: the_work_is_done, **REFUSED_FOR_GOOD}
 """What a remote refuses, and what must come of it."""
 
 
@@ -60,7 +74,7 @@ def recovering(
     answer: Answer,
     gate: Gate = opens,
     strict: bool = False,
-) -> Scenario:
+) -> TaskScenario:
     """Workers carry one refund as far as it can go, each new one by the same function.
 
     Where it is `strict`, what goes on record must be what was said.
@@ -74,6 +88,16 @@ def recovering(
     own = {law.__name__: law for refuses, law in GATED.items() if refuses is gate}
     laws = {**(STRICT_LAWS if strict else ASKING_LAWS), **own}
     return TaskScenario(recovers, OPERATIONS, {"payments": can}, workers, allowed, laws=laws)
+
+
+def named_otherwise(can: Capabilities, answer: Answer) -> Scenario:
+    """The one operation is no refund."""
+    operations = tuple(replace(one, name="goodwill") for one in OPERATIONS)
+    return replace(recovering(can, 1, frozenset(), answer), operations=operations)
+
+
+NAMED = "Which operation is it? Its id stands in task.next_operation.id, and need not be that of a refund."
+INVALID = "a remote to which it is invalid"
 
 
 def one_worker_at_a_time(can: Capabilities) -> Callable[[Answer], Scenario]:
@@ -92,6 +116,8 @@ def _settings(can: Capabilities) -> tuple[Setting, ...]:
         Setting("one worker at a time", one_worker_at_a_time(can), 2),
         Setting("a remote that is overloaded once", partial(recovering, can, 1, quiet, gate=overloaded), 0),
         Setting("a remote that forbids it", partial(recovering, can, 1, quiet, gate=forbids), 0),
+        Setting(INVALID, partial(recovering, can, 1, quiet, gate=finds_it_invalid), 0),
+        Setting("an operation of another name", partial(named_otherwise, can), 0, {"settled_in_the_end": NAMED}),
         Setting("two workers at once", two_at_once(can), 2),
         Setting("what settles a doubt", partial(recovering, can, 1, ALL_SURPRISES - {"switch"}, strict=True), 1),
     )

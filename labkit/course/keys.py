@@ -14,7 +14,7 @@ from labkit.show.tables import TextTable
 from labkit.values import Json
 
 MAX_KEY = 40
-MANY_TASKS = 100
+MANY_TASKS = 24
 MANY_ATTEMPTS = (*range(2, 13), 100, 1_000)
 KEY_LAWS = {
     "one_key_at_any_time": "An operation has one key, on every attempt and on every day.",

@@ -6,10 +6,11 @@ import sqlite3
 from collections.abc import Mapping
 from typing import Any
 
-from labkit.errors import LabError
 from labkit.explore.bench import Bench
 from labkit.explore.benchworld import BenchScenario
+from labkit.explore.row_laws import named, no_worker_breaks
 from labkit.explore.sqlworld import SqlLaw, SqlProgram, SqlRun, SqlScenario
+from labkit.opening import primary_code
 
 _CLAIM = """
 UPDATE tasks SET state = 'running', version = version + 1, lease_owner = ?, lease_token = lease_token + 1,
@@ -23,18 +24,19 @@ def queue_task(db: Any) -> None:
 
 
 def sql_scenario(program: SqlProgram, prepare: Any, law: SqlLaw, *allowed: str, workers: int = 2) -> SqlScenario:
-    """Return a scenario on the lab's own tables whose workers must also never be turned away."""
-    laws: Mapping[str, SqlLaw] = {one.__name__: one for one in (law, nobody_is_turned_away)}
-    return SqlScenario(program, prepare, laws, workers, frozenset(allowed))
+    """Return a scenario on the lab's own tables whose workers must also never be turned away, nor end by a bug."""
+    return SqlScenario(program, prepare, _laws(law), workers, frozenset(allowed))
+
+
+def _laws(law: SqlLaw) -> Mapping[str, SqlLaw]:
+    return named(law, nobody_is_turned_away, no_worker_breaks)
 
 
 def nobody_is_turned_away(run: SqlRun) -> str:
-    """No worker ends with an error."""
+    """No worker ends because SQLite tells it that somebody else has the lock."""
     for name, error in run.errors.items():
-        if isinstance(error, sqlite3.OperationalError):
-            return f"{name} is told at once: the database is locked"
-        ours = f": {error}" if isinstance(error, LabError) else ""
-        return f"{name} ends with {type(error).__name__}{ours}"
+        if primary_code(error) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+            return f"{name} is told at once: {error}"
     return ""
 
 
@@ -183,7 +185,7 @@ def work_and_finish_by_clock(db: Any, bench: Bench) -> None:
 
 def working(program: SqlProgram) -> BenchScenario:
     """Two workers, one task that takes them ten seconds, and clocks that can be off."""
-    laws = {one.__name__: one for one in (finished_by_the_holder, nobody_is_turned_away)}
+    laws = _laws(finished_by_the_holder)
     return BenchScenario(program, queue_task, laws, 2, frozenset({"clock", "crash", "switch"}))
 
 

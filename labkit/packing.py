@@ -15,6 +15,7 @@ from typing import Any
 
 import cloudpickle
 
+from labkit.database import Database
 from labkit.errors import LabError
 
 HERE_ONLY = ("__main__", "__mp_main__")
@@ -34,6 +35,16 @@ class CannotTravel(LabError):
         )
 
 
+class StaysHere(LabError):
+    """An open database cannot be copied: it belongs to the process that opened it. Field: `file`, its name."""
+
+    def __init__(self, file: str) -> None:
+        self.file = file
+        super().__init__(
+            f"an open store ({file}) cannot be given to another process: use the store that the function is given"
+        )
+
+
 def packed(thing: object) -> bytes:
     """Return a thing as bytes of which `pickle.loads` makes it again, in any process that has the same modules.
 
@@ -41,6 +52,7 @@ def packed(thing: object) -> bytes:
 
     Raises:
         CannotTravel: it holds a wrapped function that would arrive as a name only.
+        StaysHere: it holds an open store or ledger.
         Exception: whatever an object does when it is pickled.
     """
     written = io.BytesIO()
@@ -50,6 +62,8 @@ def packed(thing: object) -> bytes:
 
 class _Packer(cloudpickle.Pickler):  # type: ignore[misc]
     def reducer_override(self, obj: Any) -> Any:
+        if isinstance(obj, Database):
+            raise StaysHere(obj.path.name)
         if isinstance(obj, _Cached) and not is_found_by_name(obj):
             sizes = obj.cache_parameters()
             return _cached, (obj.__wrapped__, sizes["maxsize"], sizes["typed"])

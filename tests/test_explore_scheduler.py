@@ -16,7 +16,8 @@ from labkit.errors import RemoteError, SimulatedCrash
 from labkit.explore.bench import Bench
 from labkit.explore.benchworld import BenchScenario
 from labkit.explore.choices import ARRIVE, GO_ON, Choices, Schedule, ScheduleMismatch, Surprise
-from labkit.explore.lives import Life, NotItsThread, RunTooLong, Status
+from labkit.explore.lives import Life, RunTooLong, Status
+from labkit.explore.outside import NotItsThread
 from labkit.explore.programs import LabWorker
 from labkit.explore.row_laws import WORKER_LAWS, named
 from labkit.explore.scheduler import Scheduler, WorldEvents
@@ -376,8 +377,11 @@ def test_a_thread_that_a_worker_starts_is_told_that_it_cannot_be_followed() -> N
         thread.join()
         LabWorker("by_capability")(task_id, store, remotes)
 
-    assert not explore(TaskScenario(program), 0).failure
-    assert told[0] == "worker-1 has started a thread: the explorer runs each worker in one; start no others"
+    failure = explore(TaskScenario(program), 0).failure
+    says = "worker-1 has started a thread: the explorer runs each worker in one; start no others"
+    assert told[0] == says
+    assert failure is not None
+    assert failure.how == f"worker-1 ended with NotItsThread: {says}", "whatever becomes of the error in the thread"
 
 
 # Schedules that do not fit.

@@ -18,6 +18,8 @@ from typing import Protocol
 
 from labkit.errors import LabError
 from labkit.explore.choices import Schedule, ScheduleMismatch
+from labkit.explore.interrupt import Interrupt
+from labkit.explore.lives import OutOfTime
 from labkit.explore.scenario import Played, Scenario, World
 from labkit.explore.warm import Files
 from labkit.packing import packed
@@ -34,10 +36,6 @@ SMALLEST, LARGEST, BATCHES_A_LEVEL = 20, 400, 32
 AHEAD = 64
 LOOK_EVERY_SECONDS = 0.5
 GRACE_SECONDS = 5.0
-
-
-class OutOfTime(Exception):
-    """The search has used up its seconds."""
 
 
 class CutOff(Exception):
@@ -108,7 +106,8 @@ class Spread:
         folder = str(self._files.folder)
         for start in range(0, len(level), size):
             batch = level[start : start + size]
-            sent = (self._parcel, pickle.dumps(batch), deeper, self._go_on, folder)
+            left = None if self._deadline is None else max(0.0, self._deadline - time.monotonic())
+            sent = (self._parcel, pickle.dumps(batch), deeper, self._go_on, folder, left)
             self._waiting.append((self._executor.submit(run_batch, *sent), len(batch)))
             if len(self._waiting) >= AHEAD:
                 yield from self._next()
@@ -138,7 +137,9 @@ class Spread:
             self._files.close()
 
 
-def run_batch(parcel: bytes, schedules: bytes, deeper: bool, go_on: bool, folder: str) -> Batch:
+def run_batch(
+    parcel: bytes, schedules: bytes, deeper: bool, go_on: bool, folder: str, seconds: float | None = None
+) -> Batch:
     """Run a batch in a world of its own, wherever this is called; for executors.
 
     Args:
@@ -147,9 +148,11 @@ def run_batch(parcel: bytes, schedules: bytes, deeper: bool, go_on: bool, folder
         deeper: return children too.
         go_on: do not end at the first run that breaks a law.
         folder: of the search; on another machine there is none.
+        seconds: how long it may take; None: for ever.
     """
     try:
-        return _run_batch(pickle.loads(parcel), pickle.loads(schedules), deeper, go_on, Path(folder))
+        with Interrupt(seconds) as interrupt:
+            return _run_batch(pickle.loads(parcel), pickle.loads(schedules), deeper, go_on, Path(folder), interrupt)
     except Exception as error:
         trouble = error
         if not _travels(error):
@@ -158,7 +161,14 @@ def run_batch(parcel: bytes, schedules: bytes, deeper: bool, go_on: bool, folder
     raise trouble  # here, where nothing that cannot travel hangs on it
 
 
-def _run_batch(scenario: Scenario, schedules: Sequence[Schedule], deeper: bool, go_on: bool, folder: Path) -> Batch:
+def _run_batch(
+    scenario: Scenario,
+    schedules: Sequence[Schedule],
+    deeper: bool,
+    go_on: bool,
+    folder: Path,
+    interrupt: Interrupt,
+) -> Batch:
     runs: list[Seen] = []
     flag, is_here = _flag(folder), folder.is_dir()
     world = scenario.open(folder if is_here else None)
@@ -167,12 +177,16 @@ def _run_batch(scenario: Scenario, schedules: Sequence[Schedule], deeper: bool, 
             if is_here and not flag.exists():
                 break
             played, children = _seen(world, schedule, deeper)
+            interrupt.check()
             runs.append((played if played.law else replace(played, steps=()), children))
             if played.law and not go_on:
                 break
     except ScheduleMismatch as mismatch:
         return runs, mismatch
+    except OutOfTime:  # the search knows that by itself
+        return runs, None
     finally:
+        interrupt.close()
         world.close()
     return runs, None
 

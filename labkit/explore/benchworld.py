@@ -204,7 +204,7 @@ class BenchWorld(SqlWorld):
 
     def committed(self, life: Life) -> None:
         """Put down what the commit has changed, and who holds a task now, whatever it calls itself."""
-        for change in self._journal.committed(life.name, life.now()):
+        for change in self._put_down(life):
             if change.table == "tasks" and change.after is not None and acquires(change):
                 self._holders[change.after["id"]] = life
 

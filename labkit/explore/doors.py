@@ -6,7 +6,7 @@ import sqlite3
 from collections.abc import Callable
 from typing import Any, NoReturn, TypeVar
 
-from labkit.errors import LabError
+from labkit.explore.outside import Unfollowed
 
 SIDE_DOORS = (
     *("backup", "blobopen", "serialize", "deserialize", "iterdump"),
@@ -20,7 +20,7 @@ ADDITIONS = (
 C = TypeVar("C", bound=type[sqlite3.Connection])
 
 
-class SideDoor(LabError):
+class SideDoor(Unfollowed):
     """Code under the explorer used a way to the database that it cannot follow."""
 
     def __init__(self, name: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 
 from labkit.errors import ChangeRefused, RemoteError
+from labkit.explore.outside import Unfollowed
 from labkit.explore.record import Record
 from labkit.records import Entry, Status
 from labkit.retries import Backoff, Category
@@ -208,7 +209,7 @@ def no_worker_breaks(record: Record) -> str:
     """A worker ends by itself, by a refused change or by a remote's error; anything else is a bug of the program."""
     for place, (worker, error) in enumerate(record.errors):
         if not isinstance(error, ChangeRefused | RemoteError):
-            if place and record.verdict is Verdict.STUCK:
+            if place and record.verdict is Verdict.STUCK and not isinstance(error, Unfollowed):
                 return ""  # it came after a refusal that has left the task lying, which is told instead
             return f"{worker} ended with {type(error).__name__}: {error}"
     return ""

@@ -9,7 +9,8 @@ from typing import Any, NoReturn, Protocol
 
 from greenlet import GreenletExit, getcurrent, greenlet
 
-from labkit.errors import LabError, SimulatedCrash
+from labkit.errors import SimulatedCrash
+from labkit.explore.outside import InEventLoop, NotItsOwn, NotItsThread, Unfollowed, loop_put_aside, running_loop
 from labkit.seams import Call, Delivery, ManualClock, Point
 
 START = "start"
@@ -28,15 +29,16 @@ _CLINGING: list[greenlet] = []
 """Those that were left so: collecting one as garbage would set it going again."""
 
 
+STOP: list[BaseException] = []
+"""Why the search has to stop, once it has: so every use of a handle tells."""
+
+
+class OutOfTime(BaseException):
+    """The search has used up its seconds; the text says where it was stopped, if not between two runs."""
+
+
 class RunTooLong(Exception):
     """A run did more than a run may: a loop in the program that no budget bounds."""
-
-
-class NotItsThread(LabError):
-    """A worker's handle was used in a thread, or another kind of task, that the worker has started."""
-
-    def __init__(self, name: str) -> None:
-        super().__init__(f"{name} has started a thread: the explorer runs each worker in one; start no others")
 
 
 class Status(Enum):
@@ -101,6 +103,17 @@ def worker_here() -> str:
     return here.life.name if isinstance(here, _LifeGreenlet) else ""
 
 
+def leave_here(error: BaseException) -> None:
+    """Where a worker's code is what runs, give its scheduler an error and never come back; return where it is not."""
+    life: greenlet | None = getcurrent()
+    while life is not None and not isinstance(life, _LifeGreenlet):
+        life = life.parent
+    if life is not None:
+        _CLINGING.append(getcurrent())
+        _CLINGING.append(life)
+        life.life.hub.greenlet.throw(error)
+
+
 @contextmanager
 def lab_works() -> Iterator[None]:
     """Tell what a worker does meanwhile as the lab's own work, where the code on trial is somebody else's."""
@@ -132,6 +145,9 @@ class Life:
         self.clock_off_seconds = 0.0
         self.result: Any = None
         self.error: BaseException | None = None
+        self.misused: Unfollowed | None = None
+        """How its code has gone where the explorer cannot follow; told as its end, whatever the code makes of it."""
+
         self.hub = hub
         self.lab_works = False
         self.started_at = hub.clock.now()
@@ -153,7 +169,7 @@ class Life:
     def _live(self, *_: Any) -> None:
         try:
             result = self._program(self)
-        except (KeyboardInterrupt, GreenletExit):
+        except (KeyboardInterrupt, OutOfTime, GreenletExit):
             raise
         except BaseException as error:  # whatever a program raises is its own affair; once dead, nobody hears of it
             if self.alive:
@@ -161,11 +177,13 @@ class Life:
         else:
             self.result = result if self.alive else None
         if self.alive:
+            self.error = self.misused or self.error
             self.status = Status.ENDED
 
     def resume(self) -> None:
         """Let it go on until it hands over."""
-        self._greenlet.switch()
+        with loop_put_aside():
+            self._greenlet.switch()
 
     def hand_over(self) -> None:
         """Called in the worker: give control to the scheduler; a worker that died meanwhile goes no further."""
@@ -174,14 +192,30 @@ class Life:
         self.check_alive()
 
     def check_alive(self) -> None:
-        """Called whenever a handle is used: raise `SimulatedCrash` in a dead worker, and bound the uses."""
+        """Called whenever a handle is used: raise `SimulatedCrash` in a dead worker, and bound the uses.
+
+        Raises:
+            Unfollowed: it is used where the explorer cannot follow; see `labkit.explore.outside`.
+        """
         self._touches += 1
+        here = getcurrent()
+        if here is not self._greenlet and isinstance(here, _LifeGreenlet):
+            here.life.misused = NotItsOwn(here.life.name, self.name)
+            raise here.life.misused
         if not self.alive:
-            if self._touches > MAX_CLINGING and getcurrent() is self._greenlet:
+            if self._touches > MAX_CLINGING and here is self._greenlet:
                 self._leave()
             raise SimulatedCrash(f"{self.name} is dead")
-        if getcurrent() is not self._greenlet:
-            raise NotItsThread(self.name)
+        if STOP:
+            if self._touches > MAX_CLINGING:
+                leave_here(STOP[0])
+            raise STOP[0]
+        if here is not self._greenlet:
+            self.misused = NotItsThread(self.name)
+        elif self.misused is None and running_loop() is not None:
+            self.misused = InEventLoop(self.name)
+        if self.misused is not None:
+            raise self.misused
         if self._touches > MAX_TOUCHES:
             self.hub.abort(self, RunTooLong(f"more than {MAX_TOUCHES:,} looks at the world between two crossings"))
 
@@ -200,6 +234,11 @@ class Life:
         if self._greenlet and self._greenlet not in _CLINGING:
             self.end()
             self._greenlet.throw(SimulatedCrash(f"{self.name} is dead"))
+
+    def keep_standing(self) -> None:
+        """Leave what is left of it where it stands: unwinding it has no end."""
+        if self._greenlet and self._greenlet not in _CLINGING:
+            _CLINGING.append(self._greenlet)
 
     def cross(self, point: Point) -> None:
         """The boundary of its store and remotes: hand over at a crossing."""

@@ -15,6 +15,7 @@ from typing import Any, Generic, TypeVar
 from labkit.errors import InvalidInput
 from labkit.explore.programs import LabWorker
 from labkit.packing import is_found_by_name, packed
+from labkit.store import TaskStore
 
 P = TypeVar("P", bound=Callable[..., Any])
 
@@ -35,6 +36,8 @@ class Fresh(Generic[P]):
 
     def __init__(self, program: P) -> None:
         self._program = program
+        if isinstance(program, FunctionType):
+            _check_stores(program)
         self._parcel = None if _stays(program) else parcel_of(program)
 
     def __call__(self) -> P:
@@ -43,6 +46,13 @@ class Fresh(Generic[P]):
             return self._program
         found: P = unpacked(self._parcel)
         return found
+
+
+def _check_stores(program: FunctionType) -> None:
+    """Refuse a function that names a store which somebody else has opened: the task of the run is not in there."""
+    for name in program.__code__.co_names:
+        if isinstance(program.__globals__.get(name), TaskStore):
+            raise InvalidInput("a program that uses the store it is given", f"one that uses {name}, a store of its own")
 
 
 def parcel_of(program: Callable[..., Any]) -> bytes:

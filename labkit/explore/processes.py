@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import pkgutil
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from labkit.database import Database, Schema
 from labkit.explore.lives import Life
+from labkit.explore.scheduler import Scheduler
 from labkit.explore.warm import Rows
 from labkit.explore.world import TASK_ID, TaskScenario, TaskWorld
 from labkit.seams import ManualClock, Point
@@ -90,6 +92,10 @@ class ProcessWorld(TaskWorld):
                 self._own.close()
         finally:
             super().close()
+
+    def _watched_for_others(self, hub: Scheduler) -> AbstractContextManager[None]:
+        """Others are meant to open these files, and what a worker does by itself it does in its own process."""
+        return nullcontext()
 
     def _database(self, file: str, schema: Schema) -> Database:
         """Open a file that others have open too."""

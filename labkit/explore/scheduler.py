@@ -92,6 +92,9 @@ class Scheduler:
     def __init__(self, choices: Choices, allowed: frozenset[str], clock: ManualClock, world: WorldEvents) -> None:
         self.choices, self.allowed, self.clock, self.world = choices, allowed, clock, world
         self.lives: list[Life] = []
+        self.current: Life | None = None
+        """Whose code runs now, or ran last."""
+
         self.greenlet = getcurrent()
         self.counts = dict.fromkeys((CRASH, PAUSE, SWITCHED, CANCEL, ARRIVE, CLOCK, *FAULTS_OF_THE_WIRE), 0)
         self.sent: Counter[str] = Counter()
@@ -116,6 +119,7 @@ class Scheduler:
                 current = self._lowest_ready()
             if current is None:
                 return
+            self.current = current
             current.resume()
             if self._aborted is not None:
                 raise self._aborted
@@ -142,8 +146,13 @@ class Scheduler:
 
     def close(self) -> None:
         """Unwind every worker that is still in the middle of something."""
-        for life in self.lives:
-            life.drop()
+        try:
+            for life in self.lives:
+                life.drop()
+        except BaseException:
+            for life in self.lives:
+                life.keep_standing()
+            raise
 
     def _lowest_ready(self) -> Life | None:
         ready = next((life for life in self.lives if life.status is Status.READY), None)

@@ -9,10 +9,11 @@ from concurrent.futures import Executor
 from contextlib import closing, contextmanager
 
 from labkit.errors import InvalidInput
-from labkit.explore.batches import CutOff, Here, OutOfTime, Runner, Spread
+from labkit.explore.batches import CutOff, Here, Runner, Spread
 from labkit.explore.choices import Schedule, ScheduleMismatch, order_of
 from labkit.explore.exploration import Exploration
 from labkit.explore.interrupt import Interrupt
+from labkit.explore.lives import OutOfTime
 from labkit.explore.progress import Progress
 from labkit.explore.scenario import Played, Scenario
 from labkit.explore.world import TaskScenario
@@ -40,6 +41,7 @@ def explore(
         surprises: the bound; None runs every schedule there is.
         max_schedules: the search is cut short there.
         max_seconds: a kill switch: the search is cut short then, wherever it is. Never a way to come to a result.
+            A program, or a law, that loops for ever is stopped a second later, whatever it catches; see Notes.
         go_on: count the verdicts of all schedules instead of ending at the first that breaks a law.
         executor: spreads the search over its workers; the result is the same, to the letter.
         progress: show a bar, in the notebook or on standard output.
@@ -51,14 +53,20 @@ def explore(
     Raises:
         InvalidInput: an argument cannot be meant.
         Exception: whatever a law or the executor raises; what the explored program raises is part of its run.
+
+    Notes:
+        Loops over SQL, calls of the store and `time.sleep` are bounded by themselves. A loop that touches nothing runs
+        for as long as `max_seconds` or Ctrl-C let it. Neither reaches into a single call of code in C that never
+        returns. Outside the main thread, where a program has set the system's alarm, and on Windows `max_seconds` ends
+        a search only between two runs; there a process of its own helps, which can be killed. Checks have one.
     """
     scenario = _scenario_of(scenario)
     _check_bounds(surprises, max_schedules, max_seconds)
     found = _Found(scenario, surprises, max_schedules)
     deadline = None if max_seconds is None else time.monotonic() + max_seconds
-    with _ends_of_search(found, max_seconds), Interrupt() as interrupt:
+    with _ends_of_search(found, max_seconds), Interrupt(max_seconds) as interrupt:
         runner = _runner(scenario, executor, deadline, go_on)
-        with closing(runner), Progress(progress, tell) as shown:
+        with closing(runner), Progress(progress, tell) as shown, closing(interrupt):
             for played, known in _search(runner, found, go_on):
                 interrupt.check()
                 found.add(played)
@@ -94,8 +102,8 @@ def _ends_of_search(found: _Found, max_seconds: float | None) -> Iterator[None]:
         yield
     except KeyboardInterrupt:
         found.cut_short = "interrupted"
-    except OutOfTime:
-        found.cut_short = f"stopped after {max_seconds:g} seconds"
+    except OutOfTime as late:
+        found.cut_short = f"stopped after {max_seconds:g} seconds{late}"
     except CutOff:
         found.cut_short = "the folder of the search was removed while it ran"
     except ScheduleMismatch as mismatch:

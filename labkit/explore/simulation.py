@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from labkit.explore.choices import Choices, Schedule, Step
 from labkit.explore.lives import Life, RunTooLong, Status
+from labkit.explore.outside import Unfollowed, connections_watched
 from labkit.explore.scenario import Played, Scenario
 from labkit.explore.scheduler import Scheduler, WorldEvents
 from labkit.explore.warm import Files, Rows
@@ -55,17 +57,22 @@ class SimulatedWorld(WorldEvents):
         self._begin()
         hub = self._hub = Scheduler(Choices(schedule), self.scenario.allowed, self.clock, self)
         trouble = ""
-        try:
-            for _ in range(self.scenario.workers):
-                hub.start(self._live)
-            self._run(hub)
-        except RunTooLong as error:
-            trouble = str(error)
-        finally:
-            hub.close()
-            self._end()
+        with self._watched_for_others(hub):
+            try:
+                for _ in range(self.scenario.workers):
+                    hub.start(self._live)
+                self._run(hub)
+            except RunTooLong as error:
+                trouble = str(error)
+            finally:
+                hub.close()
+                self._end()
         hub.choices.check_used_up()
         return self._judged(schedule, hub, trouble)
+
+    def _watched_for_others(self, hub: Scheduler) -> AbstractContextManager[None]:
+        """For as long as a run goes on, nobody else may open its files."""
+        return connections_watched(self._files.folder, hub)
 
     def _begin(self) -> None:
         for rows in self._rows:
@@ -82,6 +89,13 @@ class SimulatedWorld(WorldEvents):
     def _judged(self, schedule: Schedule, hub: Scheduler, trouble: str) -> Played:
         """What the run came to; `trouble` says what it did too often, if anything."""
         raise NotImplementedError
+
+    def _followed(self) -> tuple[str, str]:
+        """What a run has broken that kept all laws of its scenario, but went where the explorer cannot follow."""
+        for life in self._hub.lives:
+            if isinstance(life.error, Unfollowed):
+                return "followed", f"{life.name} ended with {type(life.error).__name__}: {life.error}"
+        return "", ""
 
     # When a run is over.
 

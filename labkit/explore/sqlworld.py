@@ -13,6 +13,7 @@ from labkit.explore.choices import CRASH, SWITCHED, Schedule
 from labkit.explore.journal import Changed, Journal, Logged
 from labkit.explore.lives import Life
 from labkit.explore.memory import Fresh
+from labkit.explore.outside import SecondConnection
 from labkit.explore.scenario import Played, checked_allowed, checked_program, checked_workers
 from labkit.explore.scheduler import Scheduler
 from labkit.explore.simulation import SimulatedWorld
@@ -107,6 +108,7 @@ class SqlWorld(SimulatedWorld):
     def _begin(self) -> None:
         super()._begin()
         self._journal.begin()
+        self._version = self._data_version()
 
     def _judged(self, schedule: Schedule, hub: Scheduler, trouble: str) -> Played:
         law, how = ("bounded", trouble) if trouble else self._broken()
@@ -123,6 +125,7 @@ class SqlWorld(SimulatedWorld):
 
     def crossed(self, life: Life, point: Point) -> None:
         """Keep also which laws are kept so far, and how many changes there are, if somebody watches."""
+        self._check_followed(life)
         super().crossed(life, point)
         if self._moments is not None:
             run = self.record()
@@ -146,6 +149,7 @@ class SqlWorld(SimulatedWorld):
             result = self._program()(db, self._given(life))
             db.check_followed()
         finally:
+            self._check_followed(life)
             if life.alive:  # its process ends, whatever it has left open
                 db.end_of_life()
         life.cross(Point("end", life.name, self._told(life, result)))
@@ -185,7 +189,7 @@ class SqlWorld(SimulatedWorld):
             how = law(run)
             if how:
                 return name, how
-        return "", ""
+        return self._followed()
 
     def crashed(self, life: Life) -> None:
         """The operating system takes a dead process's locks and what it had not committed."""
@@ -194,7 +198,22 @@ class SqlWorld(SimulatedWorld):
 
     def committed(self, life: Life) -> None:
         """Put down what the commit has changed."""
-        self._journal.committed(life.name, life.now())
+        self._put_down(life)
+
+    def _put_down(self, life: Life) -> list[Changed]:
+        self._version = self._data_version()
+        return self._journal.committed(life.name, life.now())
+
+    def _data_version(self) -> int:
+        """Another number after each commit of anybody's: https://www.sqlite.org/pragma.html#pragma_data_version."""
+        (version,) = self._db.execute("PRAGMA data_version").fetchone()
+        return int(version)
+
+    def _check_followed(self, life: Life) -> None:
+        """Notice what was committed past the connections of this run, such as by another program."""
+        if self._data_version() != self._version:
+            self._version = self._data_version()
+            life.misused = life.misused or SecondConnection(life.name, "changed the file by another connection")
 
     def _ledger(self) -> tuple[tuple[str, int], ...]:
         return () if self.scenario.outside is None else self.scenario.outside(self._db)

@@ -19,6 +19,7 @@ from labkit.database import BUSY_TIMEOUT_SECONDS
 from labkit.explore.cursors import TracedCursor
 from labkit.explore.doors import SideDoor, guarded
 from labkit.explore.lives import Life
+from labkit.explore.outside import ours
 from labkit.explore.sqltext import DML, first_word, leaves_traces, pragma, reads, shown, side_door
 from labkit.seams import Point
 
@@ -172,7 +173,7 @@ class TracedConnection(sqlite3.Connection):
             self.learned = "committed" if first_word(sql) in ("COMMIT", "END") else ""
         self._has_read = self.in_transaction and (self._has_read or reads(sql))
         if leaves_traces(sql):
-            self.changed = True
+            self.changed, self._counted = True, -1  # it may write, such as ANALYZE, and count no change
         if pragma(sql)[0] == "busy_timeout":  # we wait by the run's clock, never by the machine's
             cursor = sqlite3.Connection.cursor(self, sqlite3.Cursor)
             (milliseconds,) = self._by_us(lambda: sqlite3.Cursor.execute(cursor, "PRAGMA busy_timeout").fetchone())
@@ -229,7 +230,8 @@ class TracedConnection(sqlite3.Connection):
 
 def connect(path: Path) -> TracedConnection:
     """Open a traced connection with default isolation; it never waits by itself."""
-    db: TracedConnection = sqlite3.connect(path, timeout=0, factory=TracedConnection, check_same_thread=False)
+    with ours():
+        db: TracedConnection = sqlite3.connect(path, timeout=0, factory=TracedConnection, check_same_thread=False)
     for pragma_ in ("synchronous = OFF", "foreign_keys = ON"):
         sqlite3.Cursor.execute(sqlite3.Connection.cursor(db), f"PRAGMA {pragma_}")
     sqlite3.Connection.create_function(db, _PROBE, 0, _nothing)

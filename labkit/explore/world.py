@@ -167,6 +167,7 @@ class TaskWorld(SimulatedWorld):
     def _judged(self, schedule: Schedule, hub: Scheduler, trouble: str) -> Played:
         record = self.record()
         law, how = ("bounded", trouble) if trouble else broken(record, self.scenario.laws)
+        law, how = (law, how) if law else self._followed()
         counts = {**hub.counts, "take_over": sum(entry.event == "take_over" for entry in record.history)}
         return Played(schedule, tuple(hub.choices.steps), record.verdict, law, how, counts)
 

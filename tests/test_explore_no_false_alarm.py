@@ -15,6 +15,7 @@ from labkit.explore.choices import ARRIVE, CANCEL, CLOCK
 from labkit.explore.exploration import Exploration
 from labkit.explore.programs import LabWorker
 from labkit.explore.search import explore
+from labkit.explore.store_programs import relaying, work
 from labkit.explore.world import ALL_SURPRISES, TaskScenario
 from labkit.policies import POLICIES
 from labkit.remote import Capabilities
@@ -132,6 +133,20 @@ def test_where_nobody_answers_a_run_ends_with_a_person_s_turn_and_raises_no_alar
     shown = explore(replace(one_at("neither"), person=False), 1)
     assert shown.passed, shown
     assert set(shown.verdicts) == {"exactly once", "stopped clean", "needs a person"}
+
+
+def test_workers_that_share_a_queue_and_a_relay_beside_them_raise_no_alarm() -> None:
+    shown = explore(relaying(), 2)
+    print(shown)
+    assert shown.passed, shown
+    assert shown.schedules == 1_422
+    assert all(shown.happened[kind] > 100 for kind in ("crash", "pause", "switch"))
+
+
+def test_they_raise_none_either_where_calls_get_lost_and_late_and_clocks_are_off() -> None:
+    shown = explore(relaying(work, *ALL_SURPRISES, CLOCK), 1)
+    assert shown.passed, shown
+    assert set(shown.happened) == {*ALL_SURPRISES, CLOCK}
 
 
 @pytest.mark.drill

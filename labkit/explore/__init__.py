@@ -13,6 +13,7 @@ from labkit.explore.replay import Replay, replay
 from labkit.explore.scenario import Played
 from labkit.explore.search import explore
 from labkit.explore.sqlworld import SqlRun, SqlScenario
+from labkit.explore.storeworld import StoreScenario
 from labkit.explore.world import TaskScenario
 
 __all__ = [
@@ -31,6 +32,7 @@ __all__ = [
     "SqlRun",
     "SqlScenario",
     "Step",
+    "StoreScenario",
     "Surprise",
     "TaskScenario",
     "explore",

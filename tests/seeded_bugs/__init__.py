@@ -6,5 +6,6 @@ from .effects import BUGS as EFFECTS
 from .keys import BUGS as KEYS
 from .leases import BUGS as LEASES
 from .messages import BUGS as MESSAGES
+from .relays import BUGS as RELAYS
 
-BUGS: tuple[Bug, ...] = (*CLAIMS, *LEASES, *EFFECTS, *KEYS, *MESSAGES)
+BUGS: tuple[Bug, ...] = (*CLAIMS, *LEASES, *EFFECTS, *KEYS, *MESSAGES, *RELAYS)

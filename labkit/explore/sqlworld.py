@@ -87,6 +87,7 @@ class SqlWorld(SimulatedWorld):
     scenario: SqlScenario
 
     def __init__(self, scenario: SqlScenario, folder: Path | None = None) -> None:
+        self._program = Fresh(scenario.program)  # before any file is open: it may refuse
         super().__init__(scenario, folder)
         self._path = self._files.folder / "tasks.sqlite"
         self._warm = Database(self._path, SCHEMA, "OFF")
@@ -94,7 +95,6 @@ class SqlWorld(SimulatedWorld):
         scenario.prepare(self._db)
         self._rows = [Rows(self._warm)]
         self._journal = Journal(self._db)
-        self._program = Fresh(scenario.program)
         self._connections: list[TracedConnection] = []
         self._kept: list[tuple[frozenset[str], int]] = []
 

@@ -101,6 +101,7 @@ class TaskWorld(SimulatedWorld):
     scenario: TaskScenario
 
     def __init__(self, scenario: TaskScenario, folder: Path | None = None) -> None:
+        self._program = Fresh(scenario.program)  # before any file is open: it may refuse
         super().__init__(scenario, folder)
         self._warm = self._database("tasks.sqlite", SCHEMA)
         self.store = TaskStore(self._warm, self.clock, assumptions=scenario.assumptions)
@@ -118,7 +119,6 @@ class TaskWorld(SimulatedWorld):
         self._row = self._known(self._warm, self._read_row)
         self._arrivals = {name: self._known(ledgers[name], service.arrivals) for name, service in self.services.items()}
         self._booked = {name: self._known(ledgers[name], partial(booked, name, ledgers[name])) for name in ledgers}
-        self._program = Fresh(scenario.program)
         self._new_run()
 
     def _new_run(self) -> None:

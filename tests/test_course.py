@@ -417,6 +417,19 @@ def test_a_hostile_answer_gets_a_clear_message_in_time_and_leaves_nothing(
     assert capfd.readouterr() == ("", "")
 
 
+def spin(*_: Any) -> None:
+    while True:
+        pass
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a run is not timed there: the check's own limit ends it")
+@pytest.mark.parametrize("number", ["2.1", "9.2", "10.1c"])
+def test_an_endless_run_is_told_long_before_the_seconds_of_its_exercise_are_up(place: Path, number: str):
+    result = check(number, spin)
+    assert result.trouble.endswith("one run went on for 7 seconds: a loop that never ends?")
+    assert (result.attempted, result.passed) == (True, False)
+
+
 def print_megabytes(operation_id: str, attempt: int) -> str:
     for stream in (sys.stdout, sys.stderr):
         print("x" * 3_000_000, file=stream)

@@ -162,6 +162,24 @@ def test_it_says_where_the_search_was_stopped(kind: str, guess: str) -> None:
 
 
 @every_kind
+def test_a_run_that_never_ends_is_told_before_the_time_of_the_search_is_up(kind: str) -> None:
+    with within(10):
+        shown = explore(ENDLESS[kind], 1, max_seconds=100.0, max_run_seconds=1.0)
+    assert shown.cut_short.startswith("stopped after 1 seconds in the middle of a run")
+    assert (shown.passed, shown.failure) == (False, None)
+
+
+def test_each_run_has_its_own_seconds() -> None:
+    def slowly(run: Any) -> str:
+        time.sleep(0.15)
+        return ""
+
+    many = replace(claiming(claim_by_condition), laws={"slowly": slowly})
+    assert explore(many, 1, max_run_seconds=1.0).passed
+    assert explore(many, 1, max_run_seconds=0.1).cut_short.startswith("stopped after 0.1 seconds")
+
+
+@every_kind
 def test_ctrl_c_stops_what_never_ends(kind: str) -> None:
     timer = threading.Timer(SECONDS, os.kill, (os.getpid(), signal.SIGINT))
     timer.start()

@@ -96,6 +96,7 @@ def version_one(db: Any, bench: Bench) -> bool:
         (version_one, 3, ("switch",), 1_622),
         pytest.param(compare_and_set, 3, ("switch",), 22_366, marks=pytest.mark.drill),
         pytest.param(version_one, 3, ("switch", "crash"), 7_619, marks=pytest.mark.drill),
+        pytest.param(compare_and_set, 3, ("switch", "crash"), 100_745, marks=pytest.mark.drill),
     ],
 )
 def test_compare_and_set_passes_every_schedule_there_is(

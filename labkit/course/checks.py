@@ -109,7 +109,8 @@ def check(number: str | float, answer: Callable[..., Any], seconds: float | None
         number: the exercise, such as `"0.1"`.
         answer: the student's function. It runs in child processes, so nothing that it does reaches this one. That
             guards against accidents; whoever wants to fool a check of their own can.
-        seconds: how long it may run; by default as long as the exercise gives it, mostly 10.
+        seconds: how long it may run; by default as long as the exercise gives it: 10, and up to 120 where thousands of
+            runs are searched. A single run that does not end is told after 7.
 
     Returns:
         The result; it is never an exception, whatever the answer does, and comes within about `seconds`.

@@ -10,6 +10,7 @@ from typing import Any
 
 from labkit.agent import REMOTES
 from labkit.course.keys import Asking, KeyRule, Sending, key_of, look_alikes, side_by_side, told_keys
+from labkit.course.story import WRONG
 from labkit.course.submission import Submission
 from labkit.course.trials import WIDTH, Trial
 from labkit.errors import SimulatedCrash
@@ -35,7 +36,6 @@ operations loses one: silently where the bodies are the same, by a refusal where
 OPERATIONS = tuple(f"{task_id}/{operation.name}" for task_id, plan in PLANS.items() for operation in plan)
 MAX_ATTEMPTS = 3
 HEADERS = ("crossing", "key", "the worker believes", "the database says", "the ledger shows")
-WRONG = "  <- WRONG"
 SAME = "Compare the keys of its sendings: the remote can only recognise what is the same."
 SHARED = "The remote has met this key before, on another operation. Which operations may share a key?"
 
@@ -230,8 +230,8 @@ def _counted(one: Crossing, alone: bool, lost: bool) -> str:
     """What the ledger shows of an operation, by its name `alone` where the table is about no other one."""
     if alone:
         count = f"{one.operation_id.partition('/')[2]} {one.count}x" if one.count else "nothing yet"
-        return f"nothing{WRONG}" if lost else count + (WRONG if one.count > 1 else "")
-    wrong = f"\n{WRONG.strip()}" if lost or one.count > 1 else ""
+        return f"nothing  {WRONG}" if lost else count + (f"  {WRONG}" if one.count > 1 else "")
+    wrong = f"\n{WRONG}" if lost or one.count > 1 else ""
     return f"{one.operation_id} {one.count}x{wrong}"
 
 

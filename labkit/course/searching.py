@@ -24,6 +24,11 @@ from labkit.explore.search import explore
 SHARE_OF_SECONDS = 0.8
 """Of those of a check: a search that is slow ends by itself and says so, before it is taken for one without an end."""
 
+RUN_SECONDS = 7.0
+"""Of a single run, which takes hundredths of a second. A loop that looks at the world is ended by its bounds before."""
+
+LATE_RUN = f"stopped after {RUN_SECONDS:g} seconds in the middle of a run"
+ENDLESS = f"one run went on for {RUN_SECONDS:g} seconds: a loop that never ends?"
 NOT_THE_SAME = (
     "the same run went another way when it was played again. Does what your code does hang on random numbers, on the "
     "machine's clock, or on what a module keeps in memory?"
@@ -132,6 +137,9 @@ def _which(surprises: Sequence[str]) -> str:
 _SPENT: list[float] = []
 """Seconds of this process that a look at the quiet run has taken; they are those of the search."""
 
+_ENDLESS: list[str] = []
+"""The title of the setting whose quiet run was seen not to end."""
+
 
 @dataclass(frozen=True)
 class Hunt:
@@ -141,14 +149,22 @@ class Hunt:
     seconds: float
 
     def __call__(self, answer: Answer) -> list[dict[str, Any]]:
-        """Search every setting until one breaks the answer."""
+        """Search every setting until one breaks the answer.
+
+        Raises:
+            Unfit: the quiet run does not end.
+        """
+        if _ENDLESS:
+            raise Unfit(f"{_ENDLESS[0]}: {ENDLESS}")
         return hunt(self.settings, max(0.0, self.seconds - sum(_SPENT)), answer)
 
     def goes_well(self, answer: Answer) -> bool:
         """Whether the quiet run of the first setting keeps every law."""
         began = time.monotonic()
-        found = explore(self.settings[0].scenario(answer), 0)
+        found = explore(self.settings[0].scenario(answer), 0, max_run_seconds=RUN_SECONDS)
         _SPENT.append(time.monotonic() - began)
+        if found.cut_short.startswith("stopped after"):
+            _ENDLESS.append(self.settings[0].title)
         return found.failure is None
 
 
@@ -172,7 +188,8 @@ def hunt(settings: Sequence[Setting], seconds: float, answer: Answer) -> list[di
     for setting in settings:
         _STUBS.clear()
         scenario = setting.scenario(_Noticing(answer))
-        shown = explore(scenario, setting.surprises, max_seconds=max(0.0, deadline - time.monotonic()))
+        left = max(0.0, deadline - time.monotonic())
+        shown = explore(scenario, setting.surprises, max_seconds=left, max_run_seconds=RUN_SECONDS)
         if _STUBS and not shown.passed:
             raise NotAttempted
         found.append({"title": setting.title, **_told_of(shown, scenario, answer)})
@@ -186,7 +203,7 @@ def _told_of(shown: Exploration, scenario: Scenario, answer: Answer) -> dict[str
     failure = None if shown.failure is None else failure_of(scenario, shown.failure.schedule, answer)
     trouble = "" if shown.passed or failure else f"{shown.summary}."
     if shown.cut_short.startswith("stopped after"):
-        trouble = TOO_SLOW.format(shown.schedules)
+        trouble = ENDLESS if shown.cut_short.startswith(LATE_RUN) else TOO_SLOW.format(shown.schedules)
     if "not the same on every run" in trouble or (shown.failure is not None and failure is None):
         trouble = NOT_THE_SAME
     return {

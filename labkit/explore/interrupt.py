@@ -6,8 +6,10 @@ its scheduler. Only a statement that SQLite is in the middle of cannot be left s
 
 from __future__ import annotations
 
+import math
 import signal
 import threading
+import time
 from types import FrameType, TracebackType
 from typing import Any
 
@@ -28,10 +30,12 @@ class Interrupt:
 
     Args:
         seconds: from when on it is time to stop; None: never.
+        run_seconds: the same for each single run; the first has begun.
     """
 
-    def __init__(self, seconds: float | None = None) -> None:
-        self._seconds = seconds
+    def __init__(self, seconds: float | None = None, run_seconds: float | None = None) -> None:
+        self._ends_at = math.inf if seconds is None else time.monotonic() + seconds + GRACE_SECONDS
+        self._run_seconds = run_seconds
         self._came = self._listens = self._times = False
         self._before: Any = None
 
@@ -40,9 +44,19 @@ class Interrupt:
             if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
                 signal.signal(signal.SIGINT, self._heard)
                 self._listens = True
-            if self._seconds is not None and _is_free():
-                self._ring(self._seconds + GRACE_SECONDS)
+            if (self._ends_at < math.inf or self._run_seconds is not None) and _is_free():
+                self._ring(self._left())
         return self
+
+    def _left(self) -> float:
+        """Seconds until the search is late, or the run that begins now."""
+        left = max(self._ends_at - time.monotonic(), AGAIN_SECONDS)
+        return left if self._run_seconds is None else min(left, self._run_seconds)
+
+    def next_run(self) -> None:
+        """The next run begins: it has the seconds of a run, as each had before it."""
+        if self._times and self._run_seconds is not None:
+            self._ring(self._left())
 
     def _heard(self, number: int, frame: FrameType | None) -> None:
         self._came = True
@@ -54,7 +68,8 @@ class Interrupt:
 
     def _late(self, number: int, frame: FrameType | None) -> None:
         where = " in the middle of a run" + (" (a loop that never ends?)" if worker_here() else "")
-        self._stop(STOP[0] if STOP else OutOfTime(where), frame)
+        of_the_run = None if time.monotonic() >= self._ends_at else self._run_seconds
+        self._stop(STOP[0] if STOP else OutOfTime(where, of_the_run), frame)
 
     def _stop(self, error: BaseException, frame: FrameType | None) -> None:
         """Raise an error; where one was raised before, to no avail, leave the code that is running."""

@@ -34,7 +34,16 @@ STOP: list[BaseException] = []
 
 
 class OutOfTime(BaseException):
-    """The search has used up its seconds; the text says where it was stopped, if not between two runs."""
+    """The search has used up its seconds, or one run those of a run.
+
+    Args:
+        where: it was stopped, if not between two runs.
+        run_seconds: those of a run, where it is that which has used them up.
+    """
+
+    def __init__(self, where: str = "", run_seconds: float | None = None) -> None:
+        super().__init__(where)
+        self.where, self.run_seconds = where, run_seconds
 
 
 class RunTooLong(Exception):

@@ -29,6 +29,7 @@ def explore(
     *,
     max_schedules: int = MAX_SCHEDULES,
     max_seconds: float | None = None,
+    max_run_seconds: float | None = None,
     go_on: bool = False,
     executor: Executor | None = None,
     progress: bool = False,
@@ -42,6 +43,8 @@ def explore(
         max_schedules: the search is cut short there.
         max_seconds: a kill switch: the search is cut short then, wherever it is. Never a way to come to a result.
             A program, or a law, that loops for ever is stopped a second later, whatever it catches; see Notes.
+        max_run_seconds: the same for each single run, so that one that never ends is told before the whole time is up.
+            On one core only: an executor's runs are not timed one by one.
         go_on: count the verdicts of all schedules instead of ending at the first that breaks a law.
         executor: spreads the search over its workers; the result is the same, to the letter.
         progress: show a bar, in the notebook or on standard output.
@@ -61,16 +64,17 @@ def explore(
         a search only between two runs; there a process of its own helps, which can be killed. Checks have one.
     """
     scenario = _scenario_of(scenario)
-    _check_bounds(surprises, max_schedules, max_seconds)
+    _check_bounds(surprises, max_schedules, max_seconds, max_run_seconds)
     found = _Found(scenario, surprises, max_schedules)
     deadline = None if max_seconds is None else time.monotonic() + max_seconds
-    with _ends_of_search(found, max_seconds), Interrupt(max_seconds) as interrupt:
+    with _ends_of_search(found, max_seconds), Interrupt(max_seconds, max_run_seconds) as interrupt:
         runner = _runner(scenario, executor, deadline, go_on)
         with closing(runner), Progress(progress, tell) as shown, closing(interrupt):
             for played, known in _search(runner, found, go_on):
                 interrupt.check()
                 found.add(played)
                 shown.step(found.schedules, known)
+                interrupt.next_run()
     return found.result()
 
 
@@ -82,13 +86,14 @@ def _scenario_of(given: object) -> Scenario:
     return TaskScenario(given)
 
 
-def _check_bounds(surprises: object, max_schedules: object, max_seconds: object) -> None:
+def _check_bounds(surprises: object, max_schedules: object, max_seconds: object, max_run_seconds: object) -> None:
     if surprises is not None and not _counts(surprises, 0):
         raise InvalidInput("surprises: 0 or more, or None for no bound", surprises)
     if not _counts(max_schedules, 1):
         raise InvalidInput("max_schedules: a whole number, 1 or more", max_schedules)
-    if max_seconds is not None:
-        checked_seconds("max_seconds", max_seconds)
+    for name, seconds in (("max_seconds", max_seconds), ("max_run_seconds", max_run_seconds)):
+        if seconds is not None:
+            checked_seconds(name, seconds)
 
 
 def _counts(number: object, least: int) -> bool:
@@ -103,7 +108,8 @@ def _ends_of_search(found: _Found, max_seconds: float | None) -> Iterator[None]:
     except KeyboardInterrupt:
         found.cut_short = "interrupted"
     except OutOfTime as late:
-        found.cut_short = f"stopped after {max_seconds:g} seconds{late}"
+        seconds = max_seconds if late.run_seconds is None else late.run_seconds
+        found.cut_short = f"stopped after {seconds:g} seconds{late.where}"
     except CutOff:
         found.cut_short = "the folder of the search was removed while it ran"
     except ScheduleMismatch as mismatch:

@@ -3,7 +3,7 @@
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -12,6 +12,10 @@ import pytest
 from labkit.course.submission import Submission, Unfit
 from labkit.explore import explore
 from labkit.explore.sql_programs import claim_by_condition, claiming
+from labkit.policies import BY_CAPABILITY
+from labkit.store import TaskStore
+from labkit.wire import Remote
+from labkit.worker import Worker
 
 SECONDS = 10.0
 
@@ -59,6 +63,33 @@ def work_in_a_thread(db: Any, name: str) -> str | None:
 def close_the_connection(db: Any, name: str) -> str | None:
     db.close()
     return claim_by_condition(db, name)
+
+
+def close_the_store(task_id: str, store: TaskStore, remotes: Mapping[str, Remote]) -> None:
+    store.close()
+    Worker(store, remotes, BY_CAPABILITY).run(task_id)
+
+
+def close_the_store_while_holding(task_id: str, store: TaskStore, remotes: Mapping[str, Remote]) -> None:
+    lease = store.claim(store.get(task_id), "worker-1")
+    store.close()
+    store.renew(lease)
+
+
+def work_in_a_with_block(task_id: str, store: TaskStore, remotes: Mapping[str, Remote]) -> None:
+    with store:
+        Worker(store, remotes, BY_CAPABILITY).run(task_id)
+
+
+@pytest.mark.parametrize("program", [close_the_store, close_the_store_while_holding])
+def test_a_closed_store_is_closed_as_it_really_would_be(program: Callable[..., None]) -> None:
+    failure = explore(program, 0).failure
+    assert failure is not None
+    assert "StoreClosed: tasks.sqlite: closed" in failure.how
+
+
+def test_a_store_that_is_closed_in_the_end_harms_nobody() -> None:
+    assert explore(work_in_a_with_block, 1).passed
 
 
 def return_nonsense(db: Any, name: str) -> Any:

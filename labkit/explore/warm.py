@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -85,12 +86,17 @@ class LifeDatabase(WarmDatabase):
         self._only, self._life, self._busy = warm.connection(), life, set()
 
     def connection(self) -> sqlite3.Connection:
-        """The warm connection, for as long as the worker is alive."""
+        """The warm connection, for as long as the worker is alive and has not closed its store."""
         self._life.check_alive()
+        self._check_open("closed")
         return super().connection()
 
     def close(self) -> None:
-        """The world closes it."""
+        """Close it for this worker; the file stays warm for others."""
+        self._closed = True
+
+    def _close_of(self, thread: threading.Thread) -> None:
+        """The connection is the world's."""
 
 
 class Known(Generic[T]):

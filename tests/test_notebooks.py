@@ -85,7 +85,7 @@ def shown(cell: Cell) -> str:
 
 def rule_size(notebook: Notebook, folder: Path) -> Iterator[str]:
     walks = sum(WALK in cell.source for cell in code_cells(notebook))  # a gallery takes three cells a case
-    if not 25 <= len(notebook.cells) <= max(40, 3 * walks + 9):
+    if not 25 <= len(notebook.cells) <= max(40, 3 * walks + 11):
         yield f"{len(notebook.cells)} cells; 25 to 40 are wanted"
     for cell in prose_cells(notebook):
         if words(cell) > 100:

@@ -20,7 +20,7 @@ from itertools import product
 
 from labkit.agent import REMOTES, plan
 from labkit.explore.choices import ARRIVE, CANCEL, CLOCK, Schedule
-from labkit.explore.matrix import CAPABILITIES, HANGS, PauseCell, Setting, matrix, pause_axis
+from labkit.explore.matrix import CAPABILITIES, HANGS, MatrixSetting, PauseCell, matrix, pause_axis
 from labkit.explore.processes import ProcessWorld
 from labkit.explore.programs import LabWorker
 from labkit.explore.scenario import Played
@@ -105,7 +105,7 @@ def case_of(one: PauseCell) -> Case:
     return Case(title, scenario_from(one.capsule.setup), one.capsule.surprises)
 
 
-def cells_of(setting: Setting) -> Iterator[Case]:
+def cells_of(setting: MatrixSetting) -> Iterator[Case]:
     """The cells of one setting."""
     where = ([setting.capability], [setting.policy], [setting.late_delivery], [setting.key_forgotten])
     for cell in matrix(*where):

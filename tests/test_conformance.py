@@ -16,7 +16,7 @@ from labkit.agent import plan
 from labkit.errors import InvalidInput
 from labkit.explore import Capsule, SqlScenario, replay
 from labkit.explore.matrix import PAUSED, matrix, pause_axis
-from labkit.explore.matrix import Setting as Cells
+from labkit.explore.matrix import MatrixSetting as Cells
 from labkit.explore.programs import LabWorker
 from labkit.explore.sql_programs import claim_by_reading, claiming
 from labkit.explore.world import TaskScenario

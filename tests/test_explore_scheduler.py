@@ -16,7 +16,7 @@ from labkit.errors import RemoteError, SimulatedCrash
 from labkit.explore.bench import Bench
 from labkit.explore.benchworld import BenchScenario
 from labkit.explore.choices import ARRIVE, GO_ON, Choices, Schedule, ScheduleMismatch, Surprise
-from labkit.explore.lives import Life, RunTooLong, Status
+from labkit.explore.lives import Life, RunTooLong, WorkerStatus
 from labkit.explore.outside import NotItsThread
 from labkit.explore.programs import LabWorker
 from labkit.explore.row_laws import WORKER_LAWS, named
@@ -217,7 +217,7 @@ def test_a_crash_ends_a_worker_at_that_crossing_and_nobody_else() -> None:
     seen: list[str] = Seen()
     hub = scheduled(steps(2, seen), steps(2, seen), surprises={1: "crash"})
     assert seen == ["worker-1: 1", "worker-2: 1", "worker-2: 2"]
-    assert [life.status for life in hub.lives] == [Status.DEAD, Status.ENDED]
+    assert [life.status for life in hub.lives] == [WorkerStatus.DEAD, WorkerStatus.ENDED]
     assert (hub.lives[0].result, hub.lives[0].error) == (None, None)
 
 
@@ -249,7 +249,7 @@ def test_a_dead_worker_s_handles_are_dead_and_what_it_raises_is_nobody_s_busines
 
     hub = scheduled(program, steps(1, []), surprises={0: "crash"})
     assert told == ["SimulatedCrash"] * 5
-    assert (hub.lives[0].status, hub.lives[0].error, hub.lives[1].result) == (Status.DEAD, None, "done")
+    assert (hub.lives[0].status, hub.lives[0].error, hub.lives[1].result) == (WorkerStatus.DEAD, None, "done")
 
 
 def test_a_dead_worker_that_returns_something_has_returned_nothing() -> None:
@@ -462,7 +462,7 @@ class Ending(TaskWorld):
     def check(self, schedule: Schedule) -> None:
         played = self.play(schedule)
         statuses = {life.status for life in self._hub.lives}
-        assert statuses <= {Status.ENDED, Status.DEAD}, "nobody sleeps, waits or is ready"
+        assert statuses <= {WorkerStatus.ENDED, WorkerStatus.DEAD}, "nobody sleeps, waits or is ready"
         assert not any(service.arrivals() for service in self.services.values()), "nothing is under way"
         last = self._hub.lives[-1]
         own = [step for step in played.steps if step.worker == last.name]

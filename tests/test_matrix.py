@@ -23,8 +23,8 @@ from labkit.explore.matrix import (
     PAUSED_AND_CANCELLED,
     PAUSES,
     Cell,
+    MatrixSetting,
     PauseCell,
-    Setting,
     TwoCrashes,
     matrix,
     pause_axis,
@@ -99,7 +99,7 @@ def test_every_cell_comes_to_what_the_facts_say(cells: tuple[Cell, ...]) -> None
 def test_late_is_adversarial_and_within_the_longest_delivery() -> None:
     assert LEASE + FORGETFUL_SECONDS < LATE_BY_SECONDS <= LONGEST_DELIVERY
     assert FORGETFUL_SECONDS < LEASE
-    scenario = Setting("key", "same_key", key_forgotten=True).scenario()
+    scenario = MatrixSetting("key", "same_key", key_forgotten=True).scenario()
     assert LATE_BY_SECONDS == scenario.late_by_seconds <= scenario.assumptions.longest_delivery_seconds
     assert scenario.remotes["payments"].key_ttl_seconds == FORGETFUL_SECONDS, "the manual says so"
     assert (scenario.workers, scenario.person) == (1, False)

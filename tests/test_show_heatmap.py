@@ -13,7 +13,7 @@ from matplotlib.patches import Rectangle
 from matplotlib.text import Text
 
 from labkit.explore.exploration import Exploration
-from labkit.explore.matrix import CAPABILITIES, PAUSES, Cell, PauseCell, Setting, TwoCrashes
+from labkit.explore.matrix import CAPABILITIES, PAUSES, Cell, MatrixSetting, PauseCell, TwoCrashes
 from labkit.policies import POLICIES
 from labkit.runs import Verdict
 from labkit.show.heatmap import CODES, NEVER, heatmap, initials, pause_heatmap, two_crash_heatmap
@@ -208,7 +208,7 @@ def test_two_letters_tell_policies_apart_and_codes_tell_verdicts_apart():
 
 def test_two_crashes_show_the_worst_that_a_policy_came_to():
     counts = {"exactly once": 30, "lost": 1, "needs a person": 4}
-    found = Exploration(Setting("key", "same_key").scenario(), 2, 35, 1, counts, {"crash": 60})
+    found = Exploration(MatrixSetting("key", "same_key").scenario(), 2, 35, 1, counts, {"crash": 60})
     shown = two_crash_heatmap([TwoCrashes("key", "same_key", found)])
     assert list(shown.verdicts.values()) == [Verdict.LOST]
 

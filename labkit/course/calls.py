@@ -14,7 +14,7 @@ CALL = "call"
 
 
 @dataclass
-class Call:
+class AnswerCall:
     """One call of the answer: what it was given, what its worker has changed until it was told something, and that."""
 
     worker: str
@@ -23,13 +23,13 @@ class Call:
     told: list[Any] = field(default_factory=list)
 
 
-def calls_of(run: SqlRun) -> list[Call]:
+def calls_of(run: SqlRun) -> list[AnswerCall]:
     """Every call of the function that is tried, in the order in which they began."""
-    calls: list[Call] = []
-    under_way: dict[str, Call] = {}
+    calls: list[AnswerCall] = []
+    under_way: dict[str, AnswerCall] = {}
     for one in run.log:
         if isinstance(one, Said) and one.what == CALL:
-            calls.append(Call(one.worker, one.value))
+            calls.append(AnswerCall(one.worker, one.value))
             under_way[one.worker] = calls[-1]
         elif isinstance(one, Said) and one.what == SAID and one.worker in under_way:
             under_way.pop(one.worker).told.append(one.value)

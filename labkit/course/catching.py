@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Any
 
 from labkit.agent import REMOTES, plan
-from labkit.course.story import Step, story_of
+from labkit.course.story import StoryStep, story_of
 from labkit.course.submission import NotAttempted, Submission, Unfit, told_by
 from labkit.course.trials import Trial
 from labkit.course.watching import as_steps
@@ -134,7 +134,7 @@ class Catch:
         shown = f"{len(RIGHT)} right programs accepted in {found['schedules']:,} runs, {len(WRONG)} wrong ones caught"
         if not found["broke"]:
             return Trial(True, found["schedules"], found["happened"], (shown,))
-        story = story_of([Step(**step) for step in found["steps"]])
+        story = story_of([StoryStep(**step) for step in found["steps"]])
         return Trial(
             False,
             found["schedules"],

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from labkit.course import journal
-from labkit.course.journal import MAX_TEXT, Entry
+from labkit.course.journal import MAX_TEXT, JournalEntry
 from labkit.course.lessons import EXERCISES
 from labkit.course.questions import QUESTIONS, TITLES
 from labkit.errors import InvalidInput
@@ -141,7 +141,7 @@ def gather() -> Findings:
     )
 
 
-def _read() -> tuple[list[Entry], str]:
+def _read() -> tuple[list[JournalEntry], str]:
     try:
         noted = journal.entries()
         return noted, DAMAGED if any(journal.home().glob(f"{journal.FILE}.damaged-*")) else ""
@@ -162,12 +162,12 @@ def _failures(failed: Iterable[Checked]) -> tuple[Failure, ...]:
     return tuple(sorted(met.values(), key=lambda one: _order(one.first.number)))
 
 
-def _prediction(entry: Entry) -> Prediction:
+def _prediction(entry: JournalEntry) -> Prediction:
     right = _data(entry).get("right") is True
     return Prediction(_name(entry), _field(entry, "predicted"), _field(entry, "observed"), right)
 
 
-def _checked(entry: Entry) -> Checked:
+def _checked(entry: JournalEntry) -> Checked:
     data, number = _data(entry), _name(entry)
     return Checked(
         number,
@@ -194,16 +194,16 @@ def _story(data: Any) -> TextTable | None:
     return None
 
 
-def _data(entry: Entry) -> dict[str, Any]:
+def _data(entry: JournalEntry) -> dict[str, Any]:
     data: Any = entry.data
     return data if isinstance(data, dict) else {}
 
 
-def _name(entry: Entry) -> str:
+def _name(entry: JournalEntry) -> str:
     return " ".join(_text(entry.name).split()) or NAMELESS
 
 
-def _field(entry: Entry, name: str) -> str:
+def _field(entry: JournalEntry, name: str) -> str:
     return _text(_data(entry).get(name))
 
 

@@ -61,7 +61,7 @@ _TROUBLES: Mapping[type[Exception], tuple[str, str]] = {
 
 
 @dataclass(frozen=True)
-class Entry:
+class JournalEntry:
     """One line of the journal: when (seconds since 1970), of what kind, about what, and what."""
 
     at: float
@@ -129,7 +129,7 @@ def _cut(value: Any) -> Any:
     return [_cut(one) for one in value] if isinstance(value, (list, tuple)) else value
 
 
-def entries(kind: str | None = None) -> list[Entry]:
+def entries(kind: str | None = None) -> list[JournalEntry]:
     """Return the journal's lines in order, of one kind or of all; none where there is no journal.
 
     Raises:
@@ -146,7 +146,7 @@ def entries(kind: str | None = None) -> list[Entry]:
         if kept is None:
             raise
         rows = kept
-    return [Entry(at, of, name, json.loads(data)) for at, of, name, data in rows]
+    return [JournalEntry(at, of, name, json.loads(data)) for at, of, name, data in rows]
 
 
 def _select(db: sqlite3.Connection, kind: str | None) -> list[Any]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from labkit.agent import REMOTES
-from labkit.course.keys import Asking, KeyRule, Sending, key_of, look_alikes, side_by_side, told_keys
+from labkit.course.keys import Asking, KeyedSending, KeyRule, key_of, look_alikes, side_by_side, told_keys
 from labkit.course.story import WRONG
 from labkit.course.submission import Submission
 from labkit.course.trials import WIDTH, Trial
@@ -112,7 +112,7 @@ def ask_keys(rule: KeyRule, life: int, answer: Callable[..., Any]) -> list[tuple
         for planned in plan:
             for attempt in range(1, MAX_ATTEMPTS + 1):
                 now += 0.25
-                sending = Sending(task_id, planned.name, attempt, dict(planned.request), now)
+                sending = KeyedSending(task_id, planned.name, attempt, dict(planned.request), now)
                 keys.append((sending.operation_id, attempt, key_of(rule, answer, sending)))
     return keys
 

@@ -23,7 +23,7 @@ KEY_LAWS = {
 
 
 @dataclass(frozen=True)
-class Sending:
+class KeyedSending:
     """One attempt at one operation, as an answer is asked for its key.
 
     Args:
@@ -46,7 +46,7 @@ class Sending:
         return f"{self.task_id}/{self.operation}"
 
 
-KeyRule = Callable[[Callable[..., Any], Sending], Any]
+KeyRule = Callable[[Callable[..., Any], KeyedSending], Any]
 """Calls an answer with what its exercise says it is given; a function of an importable module."""
 
 
@@ -65,17 +65,17 @@ class Asking:
     hints: Mapping[str, str]
 
 
-def attempts_at(first: Sending) -> tuple[Sending, ...]:
+def attempts_at(first: KeyedSending) -> tuple[KeyedSending, ...]:
     """The same operation on its first attempt and on many later ones."""
     return (first, *(replace(first, attempt=number, now=first.now + number) for number in MANY_ATTEMPTS))
 
 
-def told_keys(rule: KeyRule, sendings: Sequence[Sending], answer: Callable[..., Any]) -> list[str]:
+def told_keys(rule: KeyRule, sendings: Sequence[KeyedSending], answer: Callable[..., Any]) -> list[str]:
     """Ask an answer for the key of each sending."""
     return [key_of(rule, answer, sending) for sending in sendings]
 
 
-def look_alikes() -> tuple[Sending, ...]:
+def look_alikes() -> tuple[KeyedSending, ...]:
     """Sendings that are easily taken for one another.
 
     The same body in one task, names that begin or end alike or run into each other, the same letters in another order;
@@ -83,7 +83,7 @@ def look_alikes() -> tuple[Sending, ...]:
     some a day and months later, and one with a body that was read from the database, in another order.
     """
     body = {"customer": "Ada", "amount": 40}
-    first = Sending("task-1", "refund", 1, body, 60.0)
+    first = KeyedSending("task-1", "refund", 1, body, 60.0)
     turned = replace(first, request=dict(reversed(body.items())))
     names = ("task-1/refund_again", "task-12/refund", "task-1/2refund", "task-21/refund", "old-task-1/refund")
     more = ("task-1/funder", "job-1/refund", *(f"task-{number}/refund" for number in range(100, 100 + MANY_TASKS)))
@@ -93,7 +93,7 @@ def look_alikes() -> tuple[Sending, ...]:
     return (*attempts_at(first), turned, *later, *others)
 
 
-def side_by_side(keys: Sequence[str], sendings: Sequence[Sending], asking: Asking) -> Trial | None:
+def side_by_side(keys: Sequence[str], sendings: Sequence[KeyedSending], asking: Asking) -> Trial | None:
     """Compare the keys of sendings, each with each; None where each operation has one, and its own."""
     for (one, key), (other, its) in combinations(zip(sendings, keys, strict=True), 2):
         same = one.operation_id == other.operation_id
@@ -103,7 +103,7 @@ def side_by_side(keys: Sequence[str], sendings: Sequence[Sending], asking: Askin
     return None
 
 
-def _beside(one: tuple[Sending, str], other: tuple[Sending, str], law: str, asking: Asking) -> Trial:
+def _beside(one: tuple[KeyedSending, str], other: tuple[KeyedSending, str], law: str, asking: Asking) -> Trial:
     pair = (one, other)
     bodies = [str(sent.request) for sent, _ in pair]
     given = (name for name in asking.given if name != "request" or bodies[0] != bodies[1])
@@ -129,7 +129,7 @@ def _beside(one: tuple[Sending, str], other: tuple[Sending, str], law: str, aski
     )
 
 
-def key_of(rule: KeyRule, answer: Callable[..., Any], sending: Sending) -> str:
+def key_of(rule: KeyRule, answer: Callable[..., Any], sending: KeyedSending) -> str:
     """Ask an answer for one key.
 
     Raises:

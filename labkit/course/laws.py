@@ -7,7 +7,7 @@ import sqlite3
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from labkit.course.calls import CALL, Call, calls_of, name_of
+from labkit.course.calls import CALL, AnswerCall, calls_of, name_of
 from labkit.course.submission import shortened
 from labkit.errors import LabError
 from labkit.explore.bench import SAID, Bench, acquires
@@ -19,16 +19,16 @@ from labkit.states import State
 LEASE_SECONDS = 30.0
 
 
-class NoAnswer(LabError):
+class NeverRan(LabError):
     """A call came back with something that never ran."""
 
 
 def asked(db: Any, bench: Bench, answer: Callable[..., Any], *args: Any) -> Any:
-    """Call an answer as the rest of a program would, and put down what it leaves behind on its caller's connection."""
+    """AnswerCall an answer as the rest of a program would, and put down what it leaves behind on its caller's connection."""
     bench.say(CALL, args)
     said = answer(db, *args)
     if inspect.isawaitable(said) or inspect.isgenerator(said) or inspect.isasyncgen(said) or callable(said):
-        raise NoAnswer(f"the call came back with a {type(said).__name__}, which has not run: write a plain function")
+        raise NeverRan(f"the call came back with a {type(said).__name__}, which has not run: write a plain function")
     if db.closed:
         bench.say("left", "the connection of its caller closed")
     elif db.in_transaction:
@@ -38,7 +38,7 @@ def asked(db: Any, bench: Bench, answer: Callable[..., Any], *args: Any) -> Any:
 
 
 def granted(db: Any, bench: Bench, answer: Callable[..., Any], *args: Any) -> Any:
-    """Call an answer for something that it must be granted."""
+    """AnswerCall an answer for something that it must be granted."""
     said = asked(db, bench, answer, *args)
     bench.say("fits", (args, said))
     return said
@@ -78,7 +78,7 @@ def what_fits_is_granted(run: SqlRun) -> str:
     """What is there to be had as it was asked for is granted."""
     for name, (args, said) in _answers(run, "fits"):
         if not said:
-            return f"{_who(Call(name, args))} is told {in_short(said)}, and it was to be had"
+            return f"{_who(AnswerCall(name, args))} is told {in_short(said)}, and it was to be had"
     return ""
 
 
@@ -217,7 +217,7 @@ def in_short(said: object) -> str:
     return shortened(str(said)) if plain else f"an object of type {type(said).__name__}"
 
 
-def _who(call: Call) -> str:
+def _who(call: AnswerCall) -> str:
     return f"{call.worker}, called with ({', '.join(map(in_short, call.args))}),"
 
 

@@ -12,7 +12,7 @@ from itertools import dropwhile, takewhile
 from typing import Any
 
 from labkit.course.hints import EVERYWHERE, LOOKED
-from labkit.course.story import BEFORE, Step, story_of
+from labkit.course.story import BEFORE, StoryStep, story_of
 from labkit.course.submission import NotAttempted, Submission, Unfit
 from labkit.course.trials import Trial
 from labkit.course.watching import failure_of
@@ -90,7 +90,7 @@ class Search:
 
     def _broken(self, tried: int, happened: dict[str, int], found: dict[str, Any]) -> Trial:
         failure = found["failure"]
-        steps = [Step(**one) for one in failure["steps"]]
+        steps = [StoryStep(**one) for one in failure["steps"]]
         return Trial(
             False,
             tried,
@@ -111,7 +111,7 @@ class Search:
         return next(closer, "") or own.get(law) or EVERYWHERE.get(law, "")
 
 
-def _clue(steps: Sequence[Step], how: str) -> str:
+def _clue(steps: Sequence[StoryStep], how: str) -> str:
     """`LOOKED` where the worker that broke the law read right before it wrote, and was not the only one to write."""
     wrong = next((number for number, step in enumerate(steps) if step.broken), len(steps))
     workers = [step.worker for step in steps[:wrong]]

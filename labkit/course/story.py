@@ -39,7 +39,7 @@ LAB, LAB_NOTE = " (lab)", "(lab: what the check itself does there, not your func
 
 
 @dataclass(frozen=True)
-class Step:
+class StoryStep:
     """One crossing of a run, or its end, as it travels from the process in which it was seen; see `Moment`."""
 
     worker: str
@@ -53,7 +53,7 @@ class Step:
     """The check's own work, and not that of the code on trial."""
 
 
-def story_of(steps: Sequence[Step], remotes: bool = True, real: Sequence[str] = ()) -> TextTable:
+def story_of(steps: Sequence[StoryStep], remotes: bool = True, real: Sequence[str] = ()) -> TextTable:
     """Return the steps as a table: a view that says what it said before is a ditto mark, a long run is cut.
 
     Args:
@@ -72,8 +72,8 @@ def story_of(steps: Sequence[Step], remotes: bool = True, real: Sequence[str] = 
     return _table(steps, MIN_KEPT, remotes, real)
 
 
-def _folded(steps: Sequence[Step]) -> list[Step]:
-    told: list[Step] = []
+def _folded(steps: Sequence[StoryStep]) -> list[StoryStep]:
+    told: list[StoryStep] = []
     again = 0
     for number, step in enumerate(steps):
         if number and _starts_in_vain(steps[number - 1], step):
@@ -86,10 +86,10 @@ def _folded(steps: Sequence[Step]) -> list[Step]:
     return told
 
 
-def _repeated(steps: Sequence[Step]) -> list[Step]:
+def _repeated(steps: Sequence[StoryStep]) -> list[StoryStep]:
     """Tell workers as one that do the same as the one before them, if there are several."""
     lives = [list(life) for _, life in groupby(steps, lambda step: step.worker)]
-    told: list[Step] = []
+    told: list[StoryStep] = []
     for _, same in groupby(lives, _doings):
         first, *more = same
         told += first
@@ -100,7 +100,7 @@ def _repeated(steps: Sequence[Step]) -> list[Step]:
     return told
 
 
-def _doings(life: Sequence[Step]) -> tuple[object, ...]:
+def _doings(life: Sequence[StoryStep]) -> tuple[object, ...]:
     """What a worker does, whatever numbers it has; how much is in the ledger counts."""
     return tuple(
         (
@@ -113,16 +113,16 @@ def _doings(life: Sequence[Step]) -> tuple[object, ...]:
     )
 
 
-def _starts_in_vain(before: Step, step: Step) -> bool:
+def _starts_in_vain(before: StoryStep, step: StoryStep) -> bool:
     """Whether a worker only starts, as the one before it only has; a run never ends with a start."""
     starts = all(one.point.startswith("start ") and not one.fault for one in (before, step))
     return starts and (before.database, before.ledger) == (step.database, step.ledger)
 
 
-def _table(steps: Sequence[Step], kept: int, remotes: bool, real: Sequence[str]) -> TextTable:
+def _table(steps: Sequence[StoryStep], kept: int, remotes: bool, real: Sequence[str]) -> TextTable:
     shown = _shown(steps, kept)
     rows: list[tuple[str, ...]] = []
-    before: Step | None = None
+    before: StoryStep | None = None
     cut = 0
     for number, step in enumerate(steps):
         if number not in shown:
@@ -142,7 +142,7 @@ def _table(steps: Sequence[Step], kept: int, remotes: bool, real: Sequence[str])
     return TextTable(headers[:-1], tuple(row[:-1] for row in rows), notes=notes, width=WIDTH)
 
 
-def _shown(steps: Sequence[Step], kept: int) -> set[int]:
+def _shown(steps: Sequence[StoryStep], kept: int) -> set[int]:
     """The places of so many steps: all that tell, and of the others more from the beginning, where it goes wrong."""
     near = _telling(steps)
     others = [number for number in range(len(steps)) if number not in near]
@@ -152,7 +152,7 @@ def _shown(steps: Sequence[Step], kept: int) -> set[int]:
     return {number for number in range(len(steps)) if number in shown or {number - 1, number + 1} <= shown}
 
 
-def _telling(steps: Sequence[Step]) -> list[int]:
+def _telling(steps: Sequence[StoryStep]) -> list[int]:
     """The places of surprises, of the broken law, of changes of the ledger, and of what follows: a few of each."""
     surprises = [number for number, step in enumerate(steps) if step.fault or step.broken]
     booked = [number for number in range(1, len(steps)) if steps[number].ledger != steps[number - 1].ledger]
@@ -160,14 +160,14 @@ def _telling(steps: Sequence[Step]) -> list[int]:
     return sorted({*surprises[:MIN_KEPT], *booked[:MIN_KEPT], *after[: MIN_KEPT // 2], *_up_to_the_wrong(steps)})
 
 
-def _up_to_the_wrong(steps: Sequence[Step]) -> range:
+def _up_to_the_wrong(steps: Sequence[StoryStep]) -> range:
     """The places from the last surprise to the step by which the law is broken: there it goes wrong."""
     broken = next((number for number, step in enumerate(steps) if step.broken), 0)
     since = max((number for number, step in enumerate(steps[:broken]) if step.fault), default=broken)
     return range(max(since, broken - MAX_UNCUT), broken)
 
 
-def _row(step: Step, before: Step | None, real: Sequence[str]) -> tuple[str, ...]:
+def _row(step: StoryStep, before: StoryStep | None, real: Sequence[str]) -> tuple[str, ...]:
     same = before is not None
     alike = before is not None and (before.worker, before.lab) == (step.worker, step.lab) and step.worker
     who = DITTO if alike else f"{step.worker}{LAB if step.lab else ''}"

@@ -10,7 +10,7 @@ from typing import Any
 
 from labkit.course.endings import Errors, ending
 from labkit.course.hearing import NotAllowed
-from labkit.course.story import Step
+from labkit.course.story import StoryStep
 from labkit.course.submission import shortened
 from labkit.explore.capsule import capsule_of
 from labkit.explore.choices import Schedule, ScheduleMismatch
@@ -48,12 +48,12 @@ def failure_of(scenario: Scenario, schedule: Schedule, answer: Callable[..., Any
     }
 
 
-def as_steps(scenario: Scenario, schedule: Schedule) -> list[Step]:
+def as_steps(scenario: Scenario, schedule: Schedule) -> list[StoryStep]:
     """Play a schedule and return what there was to see at every crossing, and at the end."""
     return _watched(scenario, schedule)[1]
 
 
-def _watched(scenario: Scenario, schedule: Schedule) -> tuple[Played, list[Step], Errors]:
+def _watched(scenario: Scenario, schedule: Schedule) -> tuple[Played, list[StoryStep], Errors]:
     with closing(scenario.open()) as world:
         played, seen = world.watch(schedule, "")
         moments = seen.moments if isinstance(seen, Run) else seen
@@ -61,38 +61,38 @@ def _watched(scenario: Scenario, schedule: Schedule) -> tuple[Played, list[Step]
         steps = [replace(_step(moment), lab=moment.number in lab) for moment in moments]
         if isinstance(world, SimulatedWorld):
             database, ledger = world.last_look()
-            steps = _with_ends([*steps, Step("", "the end", "", database, dict(ledger))], world.ends)
+            steps = _with_ends([*steps, StoryStep("", "the end", "", database, dict(ledger))], world.ends)
         if isinstance(seen, Run):
             steps = _with_arrivals(steps)
         errors = world.record().errors if isinstance(world, TaskWorld | SqlWorld) else ()
         return played, steps, tuple(errors.items() if isinstance(errors, Mapping) else errors)
 
 
-def _with_ends(steps: list[Step], ends: Sequence[tuple[int, str, BaseException]]) -> list[Step]:
+def _with_ends(steps: list[StoryStep], ends: Sequence[tuple[int, str, BaseException]]) -> list[StoryStep]:
     """Add a step wherever a worker ended with an error; what was not allowed is told as the call that it was."""
     told = list(steps)
     for place, worker, error in reversed(ends):
-        before = steps[max(place - 1, 0)] if steps else Step("", "", "", "", {})
+        before = steps[max(place - 1, 0)] if steps else StoryStep("", "", "", "", {})
         point = (error.call if isinstance(error, NotAllowed) else "") or f"end {worker}"
         believes = shortened(f"{type(error).__name__}: {error}")
         if isinstance(error, NotAllowed):
             own = type(error.__cause__).__name__ if error.__cause__ is not None else NOT_ALLOWED
             believes = f"{own}{STOPPED}"
-        told.insert(place, Step(worker, point, believes, before.database, before.ledger))
+        told.insert(place, StoryStep(worker, point, believes, before.database, before.ledger))
     return told
 
 
-def _with_arrivals(steps: list[Step]) -> list[Step]:
+def _with_arrivals(steps: list[StoryStep]) -> list[StoryStep]:
     """Add a step wherever something came to stand in a ledger though nobody was sending: it was under way."""
-    told: list[Step] = []
+    told: list[StoryStep] = []
     for step in steps:
         if told and step.ledger != told[-1].ledger and not step.point.startswith("send "):
-            told.append(Step(THE_WIRE, ARRIVES, "", told[-1].database, step.ledger))
+            told.append(StoryStep(THE_WIRE, ARRIVES, "", told[-1].database, step.ledger))
         told.append(step)
     return told
 
 
-def _until_stopped(steps: list[Step], played: Played) -> list[Step]:
+def _until_stopped(steps: list[StoryStep], played: Played) -> list[StoryStep]:
     """The steps up to what was not allowed, by the worker that the law is about if it names one: the rest explains
     nothing."""
     worker = played.how.partition(" ")[0]
@@ -101,8 +101,8 @@ def _until_stopped(steps: list[Step], played: Played) -> list[Step]:
     return steps[: next((n for n, who in stops.items() if who == worker or not named), None)]
 
 
-def _step(moment: Moment) -> Step:
-    return Step(
+def _step(moment: Moment) -> StoryStep:
+    return StoryStep(
         moment.worker, moment.point, moment.believes, moment.database, dict(moment.ledger), moment.fault, moment.broken
     )
 

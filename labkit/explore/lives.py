@@ -50,7 +50,7 @@ class RunTooLong(Exception):
     """A run did more than a run may: a loop in the program that no budget bounds."""
 
 
-class Status(Enum):
+class WorkerStatus(Enum):
     """Where a worker stands."""
 
     READY = auto()
@@ -148,7 +148,7 @@ class Life:
 
     def __init__(self, name: str, program: Callable[[Life], Any], hub: Hub) -> None:
         self.name = name
-        self.status = Status.READY
+        self.status = WorkerStatus.READY
         self.wakes_at = 0.0
         self.timed_out = False
         self.clock_off_seconds = 0.0
@@ -168,12 +168,12 @@ class Life:
     @property
     def alive(self) -> bool:
         """Whether its handles still work."""
-        return self.status is not Status.DEAD
+        return self.status is not WorkerStatus.DEAD
 
     @property
     def ended(self) -> bool:
         """Whether it came to its end and returned something."""
-        return self.status is Status.ENDED and self.error is None
+        return self.status is WorkerStatus.ENDED and self.error is None
 
     def _live(self, *_: Any) -> None:
         try:
@@ -187,7 +187,7 @@ class Life:
             self.result = result if self.alive else None
         if self.alive:
             self.error = self.misused or self.error
-            self.status = Status.ENDED
+            self.status = WorkerStatus.ENDED
 
     def resume(self) -> None:
         """Let it go on until it hands over."""
@@ -236,7 +236,7 @@ class Life:
 
     def end(self) -> None:
         """Called in the worker: its handles go dead; whatever its code does from here on changes nothing."""
-        self.status, self._touches = Status.DEAD, 0
+        self.status, self._touches = WorkerStatus.DEAD, 0
 
     def drop(self) -> None:
         """Unwind what is left of it after a run, against dead handles."""
@@ -268,7 +268,7 @@ class Life:
     def sleep(self, seconds: float) -> None:
         """Hand over until so many seconds have passed; however far a clock is off, it runs as fast as any other."""
         self.check_alive()
-        self.status, self.wakes_at = Status.SLEEPING, self.hub.clock.now() + max(0.0, seconds)
+        self.status, self.wakes_at = WorkerStatus.SLEEPING, self.hub.clock.now() + max(0.0, seconds)
         self.hand_over()
 
     def nap(self, seconds: float) -> None:
@@ -281,6 +281,6 @@ class Life:
     def block(self, until: float) -> bool:
         """Wait until another worker has moved, or until a time; tells whether the time came first."""
         self.check_alive()
-        self.status, self.wakes_at, self.timed_out = Status.BLOCKED, until, False
+        self.status, self.wakes_at, self.timed_out = WorkerStatus.BLOCKED, until, False
         self.hand_over()
         return self.timed_out

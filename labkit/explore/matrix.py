@@ -53,7 +53,7 @@ PAUSES = (PAUSED, PAUSED_AND_CANCELLED, HANGS)
 
 
 @dataclass(frozen=True)
-class Setting:
+class MatrixSetting:
     """What a cell is set up from, its crash point aside.
 
     Args:
@@ -146,7 +146,7 @@ def matrix(
     """
     switches = tuple(product(late_delivery, key_forgotten))
     settings = (
-        Setting(capability, policy, late, forgotten)
+        MatrixSetting(capability, policy, late, forgotten)
         for (late, forgotten), capability, policy in product(switches, tuple(capabilities), tuple(policies))
     )
     return tuple(cell for setting in settings for cell in _cells(setting))
@@ -163,7 +163,7 @@ def pause_axis(
     """
     cells = []
     for pause, capability, policy in product(PAUSES, tuple(capabilities), tuple(policies)):
-        played, capsule = _paused(Setting(capability, policy, pause=pause))
+        played, capsule = _paused(MatrixSetting(capability, policy, pause=pause))
         cells.append(PauseCell(pause, capability, policy, Verdict(played.verdict), capsule))
     return tuple(cells)
 
@@ -178,12 +178,12 @@ def two_crashes(
         policies: names in `POLICIES`.
     """
     return tuple(
-        TwoCrashes(capability, policy, explore(Setting(capability, policy).scenario([CRASH]), 2, go_on=True))
+        TwoCrashes(capability, policy, explore(MatrixSetting(capability, policy).scenario([CRASH]), 2, go_on=True))
         for capability, policy in product(tuple(capabilities), tuple(policies))
     )
 
 
-def _cells(setting: Setting) -> Iterator[Cell]:
+def _cells(setting: MatrixSetting) -> Iterator[Cell]:
     world = setting.scenario((CRASH, "late")).open()
     try:
         late = _first(world.play(()), "wire: send", "late") if setting.late_delivery else ()
@@ -208,7 +208,7 @@ def _crash(world: TaskWorld, late: Schedule, crash: Surprise) -> Played:
     return world.play((*late, crash))
 
 
-def _paused(setting: Setting) -> tuple[Played, Capsule]:
+def _paused(setting: MatrixSetting) -> tuple[Played, Capsule]:
     world = setting.scenario((PAUSE, CANCEL)).open()
     try:
         played = world.play(())

@@ -25,7 +25,7 @@ STAGE, SETTING = "labkit.real.stage:Stage", "labkit.real.setting:Setting"
 """Where processes come from. Looked up by name when they are asked for: neither world imports the other."""
 
 
-class Stage(Protocol):
+class ProcessStage(Protocol):
     """What this world needs of `labkit.real.stage`."""
 
     def open(self, setting: Any, clock: ManualClock) -> None:
@@ -60,9 +60,9 @@ class ProcessWorld(TaskWorld):
         stage: one that is there already and stays; None: one of its own.
     """
 
-    def __init__(self, scenario: TaskScenario, folder: Path | None = None, stage: Stage | None = None) -> None:
+    def __init__(self, scenario: TaskScenario, folder: Path | None = None, stage: ProcessStage | None = None) -> None:
         super().__init__(scenario, folder)
-        self._own: Stage | None = None
+        self._own: ProcessStage | None = None
         try:
             if stage is None:
                 stage = self._own = pkgutil.resolve_name(STAGE)()

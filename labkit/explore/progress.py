@@ -10,7 +10,7 @@ from typing import Any
 TELL_EVERY = 50
 
 
-class Progress:
+class ProgressBar:
     """Shows how far a search is.
 
     Args:
@@ -36,7 +36,7 @@ class Progress:
             self._bar.total = known
             self._bar.update(run - self._bar.n)
 
-    def __enter__(self) -> Progress:
+    def __enter__(self) -> ProgressBar:
         return self
 
     def __exit__(

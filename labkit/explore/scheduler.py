@@ -28,7 +28,7 @@ from labkit.explore.choices import (
     ScheduleMismatch,
     kind_of,
 )
-from labkit.explore.lives import START, Life, RunTooLong, Status
+from labkit.explore.lives import START, Life, RunTooLong, WorkerStatus
 from labkit.seams import Call, Delivery, ManualClock, Point
 
 MAX_CROSSINGS = 2_000
@@ -115,7 +115,7 @@ class Scheduler:
         while True:
             current = self._next or current
             self._next = None
-            if current is None or current.status is not Status.READY:
+            if current is None or current.status is not WorkerStatus.READY:
                 current = self._lowest_ready()
             if current is None:
                 return
@@ -123,22 +123,22 @@ class Scheduler:
             current.resume()
             if self._aborted is not None:
                 raise self._aborted
-            if current.status is Status.ENDED:
+            if current.status is WorkerStatus.ENDED:
                 self.world.ended(current)
-            if current.status is not Status.BLOCKED:
+            if current.status is not WorkerStatus.BLOCKED:
                 self._unblock(current)
 
-    def wake(self, statuses: Iterable[Status], until: float) -> bool:
+    def wake(self, statuses: Iterable[WorkerStatus], until: float) -> bool:
         """Make those ready whose time has come by `until`; tells whether there were any."""
         woken = [life for life in self.lives if life.status in statuses and life.wakes_at <= until]
         for life in woken:
-            life.status = Status.READY
+            life.status = WorkerStatus.READY
         return bool(woken)
 
     def may_start(self) -> bool:
         """Whether a fresh worker may come: not where one that came just now sleeps on what there is to do."""
         now = self.clock.now()
-        return not any(life.status is Status.SLEEPING and life.started_at == now for life in self.lives)
+        return not any(life.status is WorkerStatus.SLEEPING and life.started_at == now for life in self.lives)
 
     def no_more_surprises(self) -> None:
         """From here on everything is quiet."""
@@ -155,24 +155,28 @@ class Scheduler:
             raise
 
     def _lowest_ready(self) -> Life | None:
-        ready = next((life for life in self.lives if life.status is Status.READY), None)
-        if ready is None and any(life.status is Status.BLOCKED for life in self.lives):
+        ready = next((life for life in self.lives if life.status is WorkerStatus.READY), None)
+        if ready is None and any(life.status is WorkerStatus.BLOCKED for life in self.lives):
             return self._first_to_move()
         return ready
 
     def _first_to_move(self) -> Life:
         """All wait, and somebody for a lock: what comes first, the end of a sleep or that of a busy time-out?"""
-        waiting = [life for life in self.lives if life.status in (Status.BLOCKED, Status.SLEEPING, Status.PAUSED)]
-        first = min(waiting, key=lambda life: (life.wakes_at, life.status is Status.BLOCKED))
+        waiting = [
+            life
+            for life in self.lives
+            if life.status in (WorkerStatus.BLOCKED, WorkerStatus.SLEEPING, WorkerStatus.PAUSED)
+        ]
+        first = min(waiting, key=lambda life: (life.wakes_at, life.status is WorkerStatus.BLOCKED))
         self.clock.advance(first.wakes_at - self.clock.now())
-        first.timed_out = first.status is Status.BLOCKED
-        first.status = Status.READY
+        first.timed_out = first.status is WorkerStatus.BLOCKED
+        first.status = WorkerStatus.READY
         return first
 
     def _unblock(self, mover: Life) -> None:
         for life in self.lives:
-            if life is not mover and life.status is Status.BLOCKED:
-                life.status = Status.READY
+            if life is not mover and life.status is WorkerStatus.BLOCKED:
+                life.status = WorkerStatus.READY
 
     def at_crossing(self, life: Life, point: Point) -> None:
         """Choose what happens in the gap after `point`."""
@@ -194,12 +198,12 @@ class Scheduler:
         elif chosen == ARRIVE:
             self.world.arrive()
         elif chosen == PAUSE:
-            life.status, life.wakes_at = Status.PAUSED, self.world.pause_ends_at()
+            life.status, life.wakes_at = WorkerStatus.PAUSED, self.world.pause_ends_at()
             self.world.paused(life)
             life.hand_over()
         else:
             self._next = next(other for other in self.lives if other.name == chosen.removeprefix(SWITCH))
-            self._next.status = Status.READY
+            self._next.status = WorkerStatus.READY
             life.hand_over()
 
     def _seen(self, life: Life, point: Point) -> tuple[str, ...]:
@@ -244,8 +248,8 @@ class Scheduler:
         return ("response_lost",) if "response_lost" in self.allowed else ()
 
     def _can_go_on(self, life: Life) -> bool:
-        slept_enough = life.status is Status.PAUSED and life.wakes_at <= self.clock.now()
-        return life.status is Status.READY or slept_enough
+        slept_enough = life.status is WorkerStatus.PAUSED and life.wakes_at <= self.clock.now()
+        return life.status is WorkerStatus.READY or slept_enough
 
     def _options(self, life: Life, point: Point) -> tuple[str, ...]:
         options = [GO_ON]

@@ -14,7 +14,7 @@ from labkit.explore.choices import Schedule, ScheduleMismatch, order_of
 from labkit.explore.exploration import Exploration
 from labkit.explore.interrupt import Interrupt
 from labkit.explore.lives import OutOfTime
-from labkit.explore.progress import Progress
+from labkit.explore.progress import ProgressBar
 from labkit.explore.scenario import Played, Scenario
 from labkit.explore.world import TaskScenario
 from labkit.programs import Program
@@ -69,7 +69,7 @@ def explore(
     deadline = None if max_seconds is None else time.monotonic() + max_seconds
     with _ends_of_search(found, max_seconds), Interrupt(max_seconds, max_run_seconds) as interrupt:
         runner = _runner(scenario, executor, deadline, go_on)
-        with closing(runner), Progress(progress, tell) as shown, closing(interrupt):
+        with closing(runner), ProgressBar(progress, tell) as shown, closing(interrupt):
             for played, known in _search(runner, found, go_on):
                 interrupt.check()
                 found.add(played)

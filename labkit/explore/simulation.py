@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from labkit.explore.choices import Choices, Schedule, Step
-from labkit.explore.lives import Life, RunTooLong, Status
+from labkit.explore.lives import Life, RunTooLong, WorkerStatus
 from labkit.explore.outside import Unfollowed, connections_watched
 from labkit.explore.scenario import Played, Scenario
 from labkit.explore.scheduler import Scheduler, WorldEvents
@@ -113,14 +113,14 @@ class SimulatedWorld(WorldEvents):
     def _next_lap(self, hub: Scheduler) -> bool:
         """All are idle: start, wake or wait for whoever can go on next; tells whether there is anybody."""
         now, due = self.clock.now(), self._due()
-        if hub.wake({Status.SLEEPING}, now):
+        if hub.wake({WorkerStatus.SLEEPING}, now):
             return True
         if due is not None and due <= now and hub.may_start():
             hub.start(self._live)
             return True
-        if hub.wake({Status.PAUSED}, now):
+        if hub.wake({WorkerStatus.PAUSED}, now):
             return True
-        waiting = [life.wakes_at for life in hub.lives if life.status in (Status.SLEEPING, Status.PAUSED)]
+        waiting = [life.wakes_at for life in hub.lives if life.status in (WorkerStatus.SLEEPING, WorkerStatus.PAUSED)]
         waiting += self._under_way()
         waiting += [] if due is None else [due]
         following = min((at for at in waiting if at > now), default=None)

@@ -48,7 +48,7 @@ WHERE state = 'running' AND """
 
 
 @dataclass
-class Desk:
+class LeaseDesk:
     """A task under one of the two checks, on real SQLite; worker-1 has claimed it at 0 seconds.
 
     Args:
@@ -112,7 +112,7 @@ class Desk:
 
 
 @dataclass(frozen=True)
-class Played:
+class LeasePlay:
     """What the moves have come to under one check: what became of each (HTML), the row, the ledger, the leases."""
 
     said: tuple[str, ...]
@@ -121,7 +121,7 @@ class Played:
     leases: tuple[tuple[str, float, float], ...]
 
 
-def play(moves: Sequence[str], check: str) -> Played:
+def play(moves: Sequence[str], check: str) -> LeasePlay:
     """Play all moves on a fresh task that worker-1 has claimed at 0 seconds for 30 seconds."""
     with Scratch() as folder:
         path, now = Path(folder, "tasks.sqlite"), 0.0
@@ -129,11 +129,11 @@ def play(moves: Sequence[str], check: str) -> Played:
             store.claim(store.enqueue("task-1", plan()[:1]), NAME, LEASE_SECONDS)
         with closing(sqlite3.connect(path, isolation_level=None)) as db:
             db.execute("PRAGMA synchronous = OFF")  # nothing here outlives the press
-            desk, said = Desk(db, check), []
+            desk, said = LeaseDesk(db, check), []
             for move in moves:
                 now += TICK_SECONDS if move == WAIT else 0
                 said.append(f"it is {now:g} s" if move == WAIT else desk.do(move, now))
-            return Played(tuple(said), desk.row(), desk.sent, tuple(desk.leases))
+            return LeasePlay(tuple(said), desk.row(), desk.sent, tuple(desk.leases))
 
 
 def show(moves: Sequence[str]) -> str:

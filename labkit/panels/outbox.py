@@ -106,7 +106,7 @@ ORDERS: Mapping[str, Sequence[Step]] = {
 
 
 @dataclass(frozen=True)
-class Played:
+class OutboxPlay:
     """What it has come to: the story, the task's state, and how often the message waits, was received and acted on."""
 
     story: tuple[tuple[str, ...], ...]
@@ -127,7 +127,7 @@ class Played:
         return f"<b>The task is {self.state}, and the consumer acted {self.acted} &times;: they agree</b>"
 
 
-def play(order: str, crash_after: int, then: str, consumer: str) -> Played:
+def play(order: str, crash_after: int, then: str, consumer: str) -> OutboxPlay:
     """Play one ending of a task.
 
     Args:
@@ -148,7 +148,7 @@ def play(order: str, crash_after: int, then: str, consumer: str) -> Played:
             if crash_after:
                 office.tell("", "!! crash: worker and relay die")
                 _go_on(office, steps, then)
-            return Played(tuple(office.story), office.state, office.waiting, office.received, office.acted)
+            return OutboxPlay(tuple(office.story), office.state, office.waiting, office.received, office.acted)
 
 
 def _go_on(office: Office, steps: Sequence[Step], then: str) -> None:

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from labkit.explore.choices import CRASH, PAUSE
 from labkit.explore.exploration import Exploration
-from labkit.explore.matrix import Setting, matrix, pause_axis
+from labkit.explore.matrix import MatrixSetting, matrix, pause_axis
 from labkit.explore.search import explore
 from labkit.panels.base import Action, Panel, choice, panel, picture_html
 from labkit.remote import Capabilities
@@ -38,7 +38,7 @@ SURPRISES = 2
 
 def search(policy: str, payments: Capabilities, faults: frozenset[str]) -> Exploration:
     """Explore one refund under a policy: up to the smallest failure, or to the bound."""
-    scenario = replace(Setting("query", policy).scenario(faults), remotes={"payments": payments})
+    scenario = replace(MatrixSetting("query", policy).scenario(faults), remotes={"payments": payments})
     return explore(scenario, SURPRISES)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from labkit.course.exercises import Exercise
 from labkit.course.key_trials import KeyTrial
-from labkit.course.keys import Asking, Sending
+from labkit.course.keys import Asking, KeyedSending
 from labkit.course.laws import in_short
 from labkit.course.searching import Answer, Search, Setting
 from labkit.errors import NotSent, OutcomeUnknown
@@ -37,7 +37,7 @@ NONE, BOTH = KINDS["neither keys nor a query"], KINDS["both"]
 QUIET: frozenset[str] = frozenset()
 
 
-def by_all(answer: Answer, sending: Sending) -> Any:
+def by_all(answer: Answer, sending: KeyedSending) -> Any:
     """Call an answer as exercise 5.1 says."""
     return answer(sending.task_id, sending.operation, sending.attempt, sending.request, sending.now)
 

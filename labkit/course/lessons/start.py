@@ -6,11 +6,11 @@ from typing import Any
 
 from labkit.course.exercises import Exercise
 from labkit.course.key_trials import KeyTrial
-from labkit.course.keys import Asking, Sending
+from labkit.course.keys import Asking, KeyedSending
 from labkit.course.searching import Answer
 
 
-def by_operation_id(answer: Answer, sending: Sending) -> Any:
+def by_operation_id(answer: Answer, sending: KeyedSending) -> Any:
     """Call an answer as this exercise says."""
     return answer(sending.operation_id, sending.attempt)
 

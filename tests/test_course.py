@@ -23,7 +23,7 @@ import labkit.policies
 from labkit.course import CheckResult, check, compare, hint, journal, story, why
 from labkit.course.child import GRACE_SECONDS, LIFE_SECONDS
 from labkit.course.lessons import EXERCISES, exercise
-from labkit.course.story import Step
+from labkit.course.story import StoryStep
 from labkit.course.submission import PARCEL_FILE, Submission, Unfit, in_words
 from labkit.course.trials import Trial
 from labkit.course.verdicts import table_html
@@ -484,13 +484,13 @@ def test_a_strange_answer_that_is_right_passes_and_leaves_nothing(
 def test_a_run_without_an_end_is_told_in_few_lines_and_soon(monkeypatch: pytest.MonkeyPatch):
     tables: list[int] = []
 
-    def counted(steps: Sequence[Step], kept: int, *more: Any) -> TextTable:
+    def counted(steps: Sequence[StoryStep], kept: int, *more: Any) -> TextTable:
         tables.append(kept)
         return as_table(steps, kept, *more)
 
     as_table = story._table
     monkeypatch.setattr(story, "_table", counted)
-    table = story.story_of([Step("worker-1", f"SELECT {number}", "", "queued v1", {}) for number in range(2_000)])
+    table = story.story_of([StoryStep("worker-1", f"SELECT {number}", "", "queued v1", {}) for number in range(2_000)])
     assert len(str(table).splitlines()) <= story.MAX_LINES
     assert len(tables) <= story.MAX_LINES  # each takes as long as the whole run is long
 
@@ -526,7 +526,10 @@ def test_of_many_tasks_only_those_that_have_changed_are_shown_again():
     tasks = [f"task-{number} queued v1" for number in range(story.MANY_TASKS + 1)]
     changed = ["task-0 running v2", *tasks[1:]]
     rows = story.story_of(
-        [Step("worker-1", name, "", "\n".join(seen), {}) for name, seen in zip("ab", (tasks, changed), strict=True)]
+        [
+            StoryStep("worker-1", name, "", "\n".join(seen), {})
+            for name, seen in zip("ab", (tasks, changed), strict=True)
+        ]
     ).rows
     assert [row[3] for row in rows] == ["\n".join(tasks), "task-0 running v2"]
 

@@ -24,7 +24,7 @@ class NeverRan(LabError):
 
 
 def asked(db: Any, bench: Bench, answer: Callable[..., Any], *args: Any) -> Any:
-    """AnswerCall an answer as the rest of a program would, and put down what it leaves behind on its caller's connection."""
+    """Call an answer as the rest of a program would, and put down what it leaves behind on its caller's connection."""
     bench.say(CALL, args)
     said = answer(db, *args)
     if inspect.isawaitable(said) or inspect.isgenerator(said) or inspect.isasyncgen(said) or callable(said):
@@ -38,7 +38,7 @@ def asked(db: Any, bench: Bench, answer: Callable[..., Any], *args: Any) -> Any:
 
 
 def granted(db: Any, bench: Bench, answer: Callable[..., Any], *args: Any) -> Any:
-    """AnswerCall an answer for something that it must be granted."""
+    """Call an answer for something that it must be granted."""
     said = asked(db, bench, answer, *args)
     bench.say("fits", (args, said))
     return said

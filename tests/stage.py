@@ -139,3 +139,19 @@ class Stage:
 def lease_of(task: Task) -> Lease:
     """The lease with the token and version that a task's row shows, whether anybody holds it or not."""
     return Lease(task.id, "worker-1", task.lease_token, task.version, task.state, task.lease_expires_at or 0.0)
+
+
+def company(store: TaskStore) -> None:
+    """Add other tasks, by id before and after the one on stage, with the rows that it could be mistaken for."""
+    for place in ("a", "z"):
+        store.ask(store.claim(store.enqueue(f"{place}-asked", APPROVAL_PLAN), "worker-9"), "it wants approval", 600)
+        lost, done = f"{place}-lost", f"{place}-done"
+        lease, _ = store.intend(store.claim(store.enqueue(lost, PLAN), "worker-9"), f"{lost}/refund")
+        lease = store.lose_track(lease, f"{lost}/refund")
+        store.intend(lease, f"{lost}/refund", key_memory_seconds=FOREVER)
+        for task_id in (done, f"{place}-undone"):
+            lease, _ = store.intend(store.claim(store.enqueue(task_id, PLAN), "worker-9"), f"{task_id}/refund")
+            store.fail(store.checkpoint(lease, f"{task_id}/refund", "payments-9"), Category.INVALID)
+        store.compensate(store.get(task_id), "Bob")
+        lease, _ = store.intend(store.claim(store.get(task_id), "worker-9"), f"{task_id}/refund/undo")
+        store.fail(store.checkpoint(lease, f"{task_id}/refund/undo", "payments-8"), Category.INVALID)

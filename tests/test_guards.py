@@ -21,7 +21,7 @@ from edges import (
     key_of,
     later,
 )
-from stage import APPROVAL_PLAN, FIRST, FOREVER, ID, PLAN, SECOND, Stage, lease_of
+from stage import APPROVAL_PLAN, FIRST, FOREVER, ID, PLAN, SECOND, Stage, company, lease_of
 
 from labkit.errors import ConditionUnmet, InvalidInput, StaleToken, StaleVersion
 from labkit.guards import GUARDS, update_sql
@@ -58,6 +58,7 @@ class Disarmed(TaskStore):
 @pytest.fixture
 def store(tmp_path: Path, clock: ManualClock) -> Iterator[Disarmed]:
     with Disarmed(tmp_path / "tasks.sqlite", clock, synchronous="OFF") as opened:
+        company(opened)
         yield opened
 
 

@@ -2,13 +2,15 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from edges import BY_LEASE, CALLS, TAKEN, Held, key_of
-from stage import ID, Stage, lease_of
+from stage import ID, Stage, company, lease_of
 
 from labkit.errors import UnknownTask, WrongState
 from labkit.records import Lease, Status, Task
+from labkit.seams import ManualClock
 from labkit.states import (
     ENDED_STATES,
     FINAL_STATES,
@@ -23,6 +25,7 @@ from labkit.states import (
     edges_of,
     up_to_lesson,
 )
+from labkit.store import TaskStore
 
 EDGES = [pytest.param(edge, id=f"{edge.event}-{edge.source}-{edge.target}") for edge in TRANSITIONS]
 NO_EDGE = [
@@ -149,6 +152,24 @@ def test_the_store_takes_every_edge_and_writes_what_the_table_says(edge: Transit
         assert isinstance(lease.expires_at, float)
     else:
         assert result in (after.state, None)
+
+
+@pytest.mark.parametrize("edge", EDGES)
+def test_an_edge_is_the_same_in_company_and_touches_no_other_task(
+    edge: Transition, stage: Stage, tmp_path: Path
+) -> None:
+    alone_clock = ManualClock(stage.clock.now())
+    with TaskStore(tmp_path / "alone.sqlite", alone_clock, synchronous="OFF") as store:
+        alone = Stage(store, alone_clock)
+        CALLS[edge.event](store, TAKEN[key_of(edge)](alone))
+        expected = alone.task
+
+    company(stage.store)
+    held = TAKEN[key_of(edge)](stage)
+    before = [task for task in stage.store.tasks() if task.id != ID]
+    CALLS[edge.event](stage.store, held)
+    assert stage.task == expected
+    assert [task for task in stage.store.tasks() if task.id != ID] == before
 
 
 def test_every_edge_has_a_scene_and_every_scene_has_an_edge() -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 import pytest
-from stage import FIRST, ID, PLAN, SECOND, Stage, lease_of
+from stage import FIRST, FOREVER, ID, PLAN, SECOND, Stage, company, lease_of
 
 from labkit.deciding import Answer
 from labkit.errors import ConditionUnmet, InvalidInput, StaleVersion, WrongState
@@ -46,6 +46,29 @@ def test_evidence_of_not_applied_closes_every_open_attempt_and_lets_it_be_sent_a
     assert [one.outcome for one in refund.attempts] == [Outcome.NOT_APPLIED, Outcome.NOT_APPLIED]
     assert refund.standing == "pending"
     assert stage.store.intend(stage.store.claim(stage.task, "worker-1"), FIRST)[1].number == 3
+
+
+@pytest.mark.parametrize("by_a_person", [False, True])
+def test_not_applied_says_nothing_new_of_an_attempt_whose_outcome_is_known(by_a_person: bool, stage: Stage) -> None:
+    company(stage.store)
+    others = [task for task in stage.store.tasks() if task.id != ID]
+    lease, _ = stage.store.intend(stage.uncertain(), FIRST, key_memory_seconds=FOREVER)
+    lease, _ = stage.store.intend(lease, FIRST, key_memory_seconds=FOREVER, last_outcome=Outcome.REFUSED)
+    if by_a_person:
+        stage.store.ask(lease, "the outcome is unknown", 60)
+        stage.clock.advance(120)
+        stage.store.answer(stage.task, Answer.NOT_APPLIED, "Ada")
+    else:
+        stage.store.settle(lease, FIRST, False, "fenced status query")
+    outcomes = [one.outcome for one in stage.task.operations[0].attempts]
+    assert outcomes == [Outcome.NOT_APPLIED, Outcome.REFUSED, Outcome.NOT_APPLIED]
+    assert [task for task in stage.store.tasks() if task.id != ID] == others
+
+
+@pytest.mark.parametrize("reference", ["", None])
+def test_evidence_of_applied_comes_with_the_remotes_reference(reference: str | None, stage: Stage) -> None:
+    lease = stage.uncertain()
+    refusal_of(lambda: stage.store.settle(lease, FIRST, True, "status query", reference), Condition.EVIDENCE)
 
 
 @pytest.mark.parametrize("applied", [1, 0, 2, None, "yes", ""], ids=repr)
@@ -344,6 +367,16 @@ def test_an_undo_in_doubt_is_settled_like_any_other_operation(stage: Stage) -> N
     lease = stage.store.lose_track(lease, UNDO)
     assert stage.store.settle(lease, UNDO, True, "status query", "payments-2") is State.QUEUED
     assert stage.store.compensated(stage.store.claim(stage.task, "worker-1")) is State.COMPENSATED
+
+
+def test_declining_ends_a_task_whose_cancelling_nobody_requested(stage: Stage) -> None:
+    assert stage.store.answer(stage.awaiting_approval(), Answer.DECLINED, "Ada") is State.CANCELLED
+
+
+def test_approving_one_operation_approves_no_other(stage: Stage) -> None:
+    company(stage.store)
+    stage.store.answer(stage.awaiting_approval(), Answer.APPROVED, "Ada")
+    assert stage.sql("SELECT operation_id FROM operations WHERE approved_by IS NOT NULL") == [(FIRST,)]
 
 
 def test_declining_does_not_end_an_undo(stage: Stage) -> None:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from stage import APPROVAL_PLAN, FIRST, FOREVER, ID, PLAN, SECOND, Stage, lease_of
+from stage import APPROVAL_PLAN, FIRST, FOREVER, ID, PLAN, SECOND, Stage, company, lease_of
 
 from labkit.changes import Assumptions
 from labkit.deciding import Answer
@@ -333,6 +333,14 @@ def test_the_age_of_a_key_counts_from_its_first_sending_in_doubt(stage: Stage) -
     refusal_of(lambda: stage.store.intend(lease, FIRST, key_memory_seconds=140), Condition.KEY_OUTLIVES)
 
 
+def test_a_key_from_a_time_that_is_yet_to_come_is_of_no_age_at_all(stage: Stage) -> None:
+    """The clock was put back, so nobody knows how long the remote has had the key."""
+    lease = stage.uncertain()
+    stage.clock.reset(999)
+    error = refusal_of(lambda: stage.store.intend(lease, FIRST, key_memory_seconds=1e6), Condition.KEY_OUTLIVES)
+    assert error.found == "age -1.0, key memory 1000000.0"
+
+
 def test_the_age_that_a_key_may_reach_follows_from_the_assumptions(tmp_path: Path, clock: ManualClock) -> None:
     with TaskStore(tmp_path / "a.sqlite", clock, assumptions=Assumptions(2, 3), synchronous="OFF") as store:
         lease = Stage(store, clock).uncertain()
@@ -385,6 +393,11 @@ def test_the_successor_cannot_say_what_became_of_its_predecessors_sending(stage:
     lease = stage.store.take_over(stage.task, "worker-2")
     stage.store.intend(lease, FIRST, key_memory_seconds=FOREVER, last_outcome=Outcome.NOT_SENT)
     assert [one.outcome for one in stage.task.operations[0].attempts] == [None, None]
+
+
+def test_what_is_known_of_a_sending_is_not_unsaid(stage: Stage) -> None:
+    stage.store.fail(stage.first_done(), Category.INVALID, FIRST, Outcome.REFUSED)
+    assert [one.outcome for one in stage.task.operations[0].attempts] == [Outcome.APPLIED]
 
 
 @pytest.mark.parametrize("outcome", [Outcome.APPLIED, Outcome.NOT_APPLIED, "lost", ""])
@@ -588,6 +601,13 @@ def test_an_approval_is_asked_for_before_the_operation_is_first_sent_and_recorde
     assert stage.task.operations[0].approved_by == "Ada"
     lease = stage.store.claim(stage.task, "worker-1")
     assert stage.store.intend(lease, FIRST)[1].number == 1
+
+
+def test_what_was_learned_before_asking_is_recorded_of_the_operation_in_doubt(stage: Stage) -> None:
+    company(stage.store)
+    lease, _ = stage.store.intend(stage.uncertain(), FIRST, key_memory_seconds=FOREVER)
+    stage.store.ask(lease, "the outcome is unknown", 60, last_outcome=Outcome.REFUSED)
+    assert [one.outcome for one in stage.task.operations[0].attempts] == [None, Outcome.REFUSED]
 
 
 def test_a_plan_of_no_operations_succeeds_at_once(stage: Stage) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from plays import THREE
 from plays import Stage as Play
-from stage import APPROVAL_PLAN, FIRST, ID, PLAN, SECOND, Stage, lease_of
+from stage import APPROVAL_PLAN, FIRST, ID, PLAN, SECOND, Stage, company, lease_of
 
 from labkit.errors import ConditionUnmet, InvalidInput, SimulatedCrash, StaleToken, StaleVersion, WrongState
 from labkit.policies import ASK_PERSON, BY_CAPABILITY
@@ -52,6 +52,7 @@ def test_a_claim_and_the_first_intent_are_on_record_with_one_commit(by: str, sta
 def test_a_result_and_the_next_intent_and_the_last_result_and_the_end_are_on_record_with_one_commit_each(
     stage: Stage,
 ) -> None:
+    company(stage.store)  # what follows is this task's own matter
     stage.queued()
     second = advanced(stage, begun(stage))
     assert (stage.task.step, second.operation_id, stage.task.operations[0].result_ref) == (1, SECOND, "payments-1")
@@ -61,6 +62,7 @@ def test_a_result_and_the_next_intent_and_the_last_result_and_the_end_are_on_rec
 
 
 def test_undoing_goes_the_same_way_to_its_own_end(stage: Stage) -> None:
+    company(stage.store)
     stage.store.compensate(stage.failed(), "Ada")
     progress = begun(stage)
     assert progress.operation_id == f"{FIRST}/undo"

@@ -204,6 +204,13 @@ def test_every_way_of_reading_a_task_gives_the_same_whole_task(stage: Stage) -> 
     assert stage.store.tasks(State.QUEUED) == []
 
 
+def test_tasks_come_by_id_in_whatever_order_they_were_queued(stage: Stage) -> None:
+    for task_id in ("b", "c", "a"):
+        stage.store.enqueue(task_id, PLAN)
+    assert [task.id for task in stage.store.tasks()] == ["a", "b", "c"]
+    assert [task.id for task in stage.store.tasks(State.QUEUED)] == ["a", "b", "c"]
+
+
 def test_tasks_of_a_state_that_does_not_exist_are_no_input(stage: Stage) -> None:
     with pytest.raises(InvalidInput, match="one of queued, running"):
         stage.store.tasks("done")  # type: ignore[arg-type]
@@ -260,6 +267,12 @@ def test_the_transcript_is_numbered_and_kept_apart_from_state(stage: Stage) -> N
     )
     after = stage.rows()
     assert {name for name in after if after[name] != before[name]} == {"messages"}
+
+
+def test_each_task_s_transcript_is_numbered_by_itself(stage: Stage) -> None:
+    for task_id in (ID, "task-2"):
+        stage.store.enqueue(task_id, PLAN)
+        assert [stage.store.say(task_id, "user", {}).number for _ in range(2)] == [1, 2]
 
 
 @pytest.mark.parametrize(("role", "content"), [("", {}), ("user", {"x": float("nan")}), ("user", "text")])

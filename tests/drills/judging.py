@@ -23,6 +23,7 @@ VERDICTS = {10: "survived", 11: "killed"}
 HOLDING, DECIDING, STORE = "test_store_holding.py", "test_store_deciding.py", "test_store.py"
 PLANS = "test_what_is_due_is_found_by_index_without_reading_or_sorting_all_tasks"
 CHANGED = "test_a_file_of_another_program_or_schema_is_named_and_left_as_it_was"
+HISTORY = "test_history_is_append_only"
 STATES = "test_states.py"
 OFTEN = (HOLDING, DECIDING, STORE, STATES, "test_guards.py")
 TESTS_OF = {
@@ -35,7 +36,7 @@ TESTS_OF = {
     "outbox.py": (STORE,),
     "releasing.py": (HOLDING, DECIDING),
     "remote.py": ("test_remote.py",),
-    "schema.sql": ("test_tables.py", f"{STORE}::{PLANS}", HOLDING, DECIDING),
+    "schema.sql": ("test_tables.py", f"{STORE}::{PLANS}", f"{STORE}::{HISTORY}", STATES, HOLDING, DECIDING),
     "store.py": (STORE, DECIDING),
 }
 """Tests that look straight at a file's SQL; of a file that is not here, those that look at most of the store."""

@@ -19,6 +19,11 @@ SURVIVORS = {
             "outbox.py undelivered: without ORDER BY seq",
             "remote.py effects: without ORDER BY operation_id",
             "remote.py requests: without ORDER BY seq",
+            "store.py _OPERATIONS: without ORDER BY direction , position",
+            "store.py _ATTEMPTS: without ORDER BY direction , position , n",
+            "store.py _same_task: without ORDER BY position",
+            "store.py history: without ORDER BY seq",
+            "store.py transcript: without ORDER BY n",
         ),
         "the index that SQLite takes has the rows in this order; only the clause promises it",
     ),
@@ -46,8 +51,20 @@ SURVIVORS = {
         ),
         "an index of more rows finds the same ones, only slower",
     ),
+    **dict.fromkeys(
+        (
+            "schema.sql attempts.operation_id: without NOT NULL",
+            "schema.sql attempts.n: without NOT NULL",
+            "schema.sql messages.task_id: without NOT NULL",
+            "schema.sql messages.n: without NOT NULL",
+        ),
+        "the primary key of a table WITHOUT ROWID cannot be NULL; the words say so to a reader",
+    ),
     "guards.py GUARDS STOP_WANTED: without ( :answer = 'declined' OR cancel_requested ) AND": (
         "the edge tried before takes every answer that is neither declined nor stopped: a second line of defence"
+    ),
+    "store.py overdue: without state = 'awaiting_confirmation' AND": (
+        "each edge out of that state clears the deadline: a second line of defence"
     ),
     "opening.py _objects: without WHERE sql IS NOT NULL": (
         "what has no SQL are SQLite's own indexes, which nobody can drop"

@@ -152,7 +152,7 @@ def _edits(name: str, source: str) -> Iterator[tuple[str, Edit]]:
         yield from (("", edit) for edit in (*sql.conditions(), *sql.constraints()))
         return
     starts = [0, *(end.end() for end in re.finditer("\n", source))]
-    lines = source.splitlines()
+    lines = source.split("\n")
     for place, node in _strings(ast.parse(source), ""):
         start, end = (
             starts[row - 1] + len(lines[row - 1].encode()[:column].decode())

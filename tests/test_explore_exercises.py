@@ -14,9 +14,9 @@ import pytest
 from labkit.errors import NotSent
 from labkit.explore.bench import SAID, Bench, outbox_due
 from labkit.explore.benchworld import BenchScenario
+from labkit.explore.message_laws import OUTBOX_LAWS
 from labkit.explore.row_laws import (
     CLAIM_LAWS,
-    OUTBOX_LAWS,
     WORKER_LAWS,
     every_holder_has_a_new_token,
     named,

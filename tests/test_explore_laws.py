@@ -12,9 +12,10 @@ from labkit.explore.bench import BenchRun
 from labkit.explore.choices import CANCEL, Surprise
 from labkit.explore.journal import WIRE, Applied, Changed, Handed, Logged, Said
 from labkit.explore.laws import LAWS, broken
+from labkit.explore.message_laws import OUTBOX_LAWS
 from labkit.explore.programs import LabWorker
 from labkit.explore.record import Record, Stranger
-from labkit.explore.row_laws import CLAIM_LAWS, OUTBOX_LAWS, WORKER_LAWS, decides_by_what_it_read
+from labkit.explore.row_laws import CLAIM_LAWS, WORKER_LAWS, decides_by_what_it_read
 from labkit.explore.sqlworld import SqlLaw
 from labkit.explore.world import TaskScenario
 from labkit.records import Entry, Status

@@ -19,7 +19,8 @@ from labkit.course.rows import OTHER, TASK
 from labkit.course.searching import Answer
 from labkit.explore.bench import Bench, outbox_due
 from labkit.explore.benchworld import BenchScenario
-from labkit.explore.row_laws import every_message_is_handed_over, every_message_keeps_its_id, named, no_worker_breaks
+from labkit.explore.message_laws import every_message_is_handed_over, every_message_keeps_its_id
+from labkit.explore.row_laws import named, no_worker_breaks
 from labkit.explore.scenario import Scenario
 
 MANY = 120

@@ -9,9 +9,9 @@ from itertools import groupby
 from labkit.errors import ChangeRefused, RemoteError
 from labkit.explore import laws
 from labkit.explore.bench import BenchRun, acquires
-from labkit.explore.journal import WIRE, Applied, Changed, Handed, Logged, Row, Said
+from labkit.explore.journal import WIRE, Applied, Changed, Logged, Row, Said
 from labkit.explore.sqlworld import SqlLaw, SqlRun
-from labkit.states import ENDED_STATES, FINAL_STATES, HELD_STATES, TRANSITIONS
+from labkit.states import FINAL_STATES, HELD_STATES, TRANSITIONS
 
 _EDGES = frozenset((edge.source.value, edge.target.value) for edge in TRANSITIONS)
 _CANCEL = "cancel_requested"
@@ -24,7 +24,7 @@ def changes_of(run: SqlRun, table: str) -> Iterator[Changed]:
     return (one for one in run.log if isinstance(one, Changed) and one.table == table and one.commit)
 
 
-def _rows(run: SqlRun, table: str) -> list[Row]:
+def rows_of(run: SqlRun, table: str) -> list[Row]:
     """The rows of a table as they were at any time."""
     return [one.after for one in run.log if isinstance(one, Changed) and one.table == table and one.after]
 
@@ -204,38 +204,13 @@ def undone_in_order(run: SqlRun) -> str:
 def _never_undone(run: SqlRun) -> set[str]:
     """The operations that cannot be undone: there is no request for it, and nobody has planned or done it."""
     undone = {one.operation_id for one in run.log if isinstance(one, Applied)}
-    rows = _rows(run, "operations")
+    rows = rows_of(run, "operations")
     undone |= {row["operation_id"] for row in rows if row["status"] != "cannot_be_undone"}
     return {
         row["operation_id"]
         for row in rows
         if row["undo_request"] is None and f"{row['operation_id']}/undo" not in undone
     }
-
-
-def every_end_is_announced(run: SqlRun) -> str:
-    """Of every task that has ended a message tells, written for a consumer."""
-    told = {row["task_id"] for row in _rows(run, "outbox")}
-    for _, _, after in moves_of(run):
-        if after["state"] in ENDED_STATES and after["id"] not in told:
-            return f"{after['id']} is {after['state']}, and no message says so"
-    return ""
-
-
-def every_message_is_handed_over(run: SqlRun) -> str:
-    """Every message reaches its consumer, at least once."""
-    handed = {one.message_id for one in run.log if isinstance(one, Handed)}
-    lost = sorted({row["message_id"] for row in _rows(run, "outbox")} - handed)
-    return f"{lost[0]} never reached its consumer" if lost else ""
-
-
-def every_message_keeps_its_id(run: SqlRun) -> str:
-    """A message goes by its id in the outbox: however often it is delivered, its consumer can know it again."""
-    known = {row["message_id"] for row in _rows(run, "outbox")}
-    for one in run.log:
-        if isinstance(one, Handed) and one.message_id not in known:
-            return f"{one.worker} handed over {one.message_id}, which the outbox does not know"
-    return ""
 
 
 def settled_in_the_end(run: SqlRun) -> str:
@@ -289,9 +264,6 @@ WORKER_LAWS: tuple[SqlLaw, ...] = (
     settled_in_the_end,
 )
 """For workers on the lab's tables that are started again until nothing is left to do."""
-
-OUTBOX_LAWS: tuple[SqlLaw, ...] = (every_end_is_announced, every_message_keeps_its_id, every_message_is_handed_over)
-"""For workers that announce the end of a task by an outbox."""
 
 
 def named(*chosen: SqlLaw) -> Mapping[str, SqlLaw]:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 from labkit.explore.bench import Bench
-from labkit.explore.journal import Changed, Handed
-from labkit.explore.row_laws import OUTBOX_LAWS, WORKER_LAWS, named
-from labkit.explore.sqlworld import SqlLaw, SqlRun
+from labkit.explore.message_laws import RELAY_LAWS
+from labkit.explore.row_laws import WORKER_LAWS, named
 from labkit.explore.storeworld import StoreProgram, StoreScenario, work_due
 from labkit.records import Announcement, Lease
 from labkit.remote import Capabilities
@@ -59,45 +58,6 @@ def work(store: TaskStore, bench: Bench, carry: Callable[..., None] = carry, rel
         while (lease := store.claim_next(bench.name)) is not None:
             carry(store, bench, lease)
     relay(store, bench)
-
-
-# Laws.
-
-
-def told_once_committed(run: SqlRun) -> str:
-    """A message is handed over only once the change that it announces is committed."""
-    known: set[str] = set()
-    for one in run.log:
-        if isinstance(one, Changed) and one.table == "outbox" and one.after is not None:
-            known.add(one.after["message_id"])
-        elif isinstance(one, Handed) and one.message_id not in known:
-            return f"{one.worker} handed over {one.message_id}, and no commit had put it into the outbox"
-    return ""
-
-
-def told_in_order(run: SqlRun) -> str:
-    """The messages of a task first reach the consumer in the order of its changes; later deliveries may repeat some."""
-    written: dict[str, list[str]] = {}
-    handed: set[str] = set()
-    for one in run.log:
-        if isinstance(one, Changed) and one.table == "outbox" and one.before is None and one.after is not None:
-            written.setdefault(one.after["task_id"], []).append(one.after["message_id"])
-        elif isinstance(one, Handed):
-            for before in _before(written, one.message_id):
-                if before not in handed:
-                    return f"{one.worker} handed over {one.message_id} before {before}"
-            handed.add(one.message_id)
-    return ""
-
-
-def _before(written: dict[str, list[str]], message_id: str) -> Iterator[str]:
-    for messages in written.values():
-        if message_id in messages:
-            yield from messages[: messages.index(message_id)]
-
-
-RELAY_LAWS: tuple[SqlLaw, ...] = (told_once_committed, *OUTBOX_LAWS, told_in_order)
-"""For workers and relays of the store's own outbox: what is promised of every message."""
 
 
 def relaying(program: StoreProgram = work, *allowed: str, workers: int = 2) -> StoreScenario:

@@ -5,7 +5,8 @@ from typing import Any
 
 from labkit.explore.bench import Bench, outbox_due, tasks_due
 from labkit.explore.benchworld import BenchScenario
-from labkit.explore.row_laws import OUTBOX_LAWS, WORKER_LAWS, named
+from labkit.explore.message_laws import OUTBOX_LAWS
+from labkit.explore.row_laws import WORKER_LAWS, named
 from labkit.remote import Capabilities
 
 from .bug import Bug

@@ -48,13 +48,8 @@ from labkit.course.rows import OTHER, RUNNING, TASK, all_but, in_state, named_af
 from labkit.course.searching import Answer, Search, Setting
 from labkit.explore.bench import Bench
 from labkit.explore.benchworld import BenchScenario
-from labkit.explore.row_laws import (
-    WORKER_LAWS,
-    every_end_is_announced,
-    named,
-    no_worker_breaks,
-    says_what_it_did,
-)
+from labkit.explore.message_laws import every_end_is_announced
+from labkit.explore.row_laws import WORKER_LAWS, named, no_worker_breaks, says_what_it_did
 from labkit.explore.scenario import Scenario
 from labkit.states import State
 

@@ -430,6 +430,18 @@ def test_an_endless_run_is_told_long_before_the_seconds_of_its_exercise_are_up(p
     assert (result.attempted, result.passed) == (True, False)
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="a run is not timed there: the check's own limit ends it")
+def test_an_endless_run_of_an_answer_that_has_kept_something_is_told_once_and_not_waited_for_again(place: Path):
+    notes = ["of an earlier cell"]
+
+    def spins(*_: Any) -> None:
+        notes.append("of this one")
+        while True:
+            pass
+
+    assert check("2.1", spins).trouble.endswith("one run went on for 7 seconds: a loop that never ends?")
+
+
 def print_megabytes(operation_id: str, attempt: int) -> str:
     for stream in (sys.stdout, sys.stderr):
         print("x" * 3_000_000, file=stream)
